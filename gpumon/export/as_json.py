@@ -54,6 +54,8 @@ _UNITS = {
     "until": Unit.TIME,
     "fan_speeds": Unit.PERCENT,
     "rss": Unit.BYTES,
+    "used": Unit.BYTES,
+    "limit": Unit.BYTES,
     "sm": Unit.PERCENT,
     "memory_activity": Unit.PERCENT,
     "encoder": Unit.PERCENT,
@@ -169,12 +171,14 @@ def _process(process: GpuProcess, now: float) -> dict[str, Any]:
         if not metric.in_load
     }
     # The process metrics have GPUs and command line as one text; here they are arrays.
-    told |= _fields(process, "id", "uses", "place", "load")
+    told |= _fields(process, "id", "uses", "place", "load", "cgroup_memory")
     told |= _identity("", process.id)
     told["gpu"] = process.gpu_indices
     told["uses"] = [_use(use) for use in process.uses]
     told["place"] = _workload(process.place or _NO_PLACE)
     told["load"] = _load(process.load or _NO_LOAD)
+    memory = process.cgroup_memory
+    told["cgroup_memory"] = None if memory is None else _fields(memory)
     return told
 
 

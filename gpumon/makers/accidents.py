@@ -20,6 +20,7 @@ from gpumon.model.makers import load, makers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpumon.host.cgroup_memory import OomKills
     from gpumon.host.kernel_log import LineParser
     from gpumon.host.kernel_watcher import Heard
     from gpumon.model.snapshot import Gpu
@@ -86,6 +87,18 @@ class RecentAccidents:
             self._xids[gpu.uuid] = gpu.xid_at
             if not is_known and gpu.xid is not None and gpu.xid_at not in {None, before}:
                 self._add(Accident(gpu.xid_at, AccidentKind.ERROR_CODE, gpu.uuid, gpu.xid))
+
+    def add_kills(self, kills: Sequence[OomKills], now: float) -> None:
+        """Add what the counters of cgroups say, if the kernel log may not be read."""
+        for kill in kills:
+            self._add(
+                Accident(
+                    now,
+                    AccidentKind.OUT_OF_MEMORY,
+                    text=f"oom_kill {kill.count}",
+                    cgroup=kill.cgroup,
+                )
+            )
 
     def at(self, now: float) -> tuple[Accident, ...]:
         """Those of the last ``ACCIDENT_SECONDS``; the same tuple while nothing has changed."""

@@ -10,13 +10,14 @@ from gpumon.host.machine import MachineReader
 from gpumon.host.processes import ProcessReader
 from gpumon.model.bounds import plausible_gpus, plausible_processes
 from gpumon.model.process_states import ENDED
-from gpumon.model.processes import GpuProcess, ProcessId
+from gpumon.model.processes import CgroupMemory, GpuProcess, ProcessId
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+    from gpumon.host.cgroup_memory import CgroupMemoryReader
     from gpumon.host.kernel_watcher import Heard, KernelWatcher
     from gpumon.makers.accidents import RecentAccidents
     from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading
@@ -84,6 +85,9 @@ class Sampler:
         self._processes: tuple[GpuProcess, ...] = ()
         self._made: dict[int, tuple[GpuProcess | None, GpuProcess]] = {}
         self._has_sampled = False
+        self._reads_cgroups = processes is None
+        self._cgroups: CgroupMemoryReader | None = None
+        self._memory: Mapping[int, CgroupMemory] = {}
 
     def open(self) -> None:
         """See ``Source.open``."""
@@ -142,6 +146,8 @@ class Sampler:
             if listed is None:
                 self._forget()
             else:
+                if self._reads_cgroups and reading.driver.pids_are_ours:
+                    self._read_cgroups(listed, now)
                 joined = self._join(listed, now, reading.driver)
                 self._processes = plausible_processes(joined, reading.gpus)
                 self._machine_now = self._machine.read()
@@ -193,6 +199,9 @@ class Sampler:
         if heard is not None:
             accidents.add(heard, reading.gpus, reading.time)
             accidents.add_error_codes(reading.gpus, is_known=kernel.is_readable)
+            kills = [] if self._cgroups is None else self._cgroups.take_kills()
+            if not kernel.is_readable:
+                accidents.add_kills(kills, reading.time)
         return accidents.at(reading.time)
 
     # Host
@@ -233,6 +242,13 @@ class Sampler:
 
     # Processes
 
+    def _read_cgroups(self, pids: Iterable[int], now: float) -> None:
+        if self._cgroups is None:
+            from gpumon.host.cgroup_memory import CgroupMemoryReader
+
+            self._cgroups = CgroupMemoryReader(self._system)
+        self._memory = self._cgroups.read(pids, now)
+
     def _forget(self) -> None:
         """Forget all processes."""
         self._listed, self._processes, self._made = None, (), {}
@@ -247,6 +263,7 @@ class Sampler:
         for pid, entry in listed.items():
             info = self._reader.read(pid, now) if driver.pids_are_ours else None
             known, process = before.get(pid, (None, None))
+            memory = None if info is None else self._memory.get(pid, info.cgroup_memory)
             state = None if info is None else info.state
             if info is None and driver.pids_are_ours and self._reader.has_ended(pid):
                 state = ENDED
@@ -254,16 +271,21 @@ class Sampler:
                 process is None
                 or known is not info
                 or (process.type, process.uses, process.state) != (*entry, state)
+                or process.cgroup_memory != memory
             ):
-                process = _process(pid, info, entry, state)
+                process = _process(pid, info, entry, state, memory)
             self._made[pid] = info, process
         return tuple([process for _, process in self._made.values()])
 
 
 def _process(
-    pid: int, info: GpuProcess | None, listed: ListedProcess, state: str | None
+    pid: int,
+    info: GpuProcess | None,
+    listed: ListedProcess,
+    state: str | None,
+    memory: CgroupMemory | None,
 ) -> GpuProcess:
     if info is None:
         nobody = ProcessId(pid, None)
         return GpuProcess(nobody, listed.type, listed.uses, visible=False, state=state)
-    return replace(info, type=listed.type, uses=listed.uses, state=state)
+    return replace(info, type=listed.type, uses=listed.uses, state=state, cgroup_memory=memory)

@@ -43,15 +43,17 @@ class Accident(Struct, frozen=True, gc=False, array_like=True):
     Attributes:
         time: When, in seconds since the epoch, from the kernel's own clock.
         kind: What happened.
-        gpu_uuid: UUID of the GPU; ``None`` if it is of no GPU of this machine, as when the memory
-            of the host is used up.
+        gpu_uuid: UUID of the GPU; ``None`` if it is of no GPU, as when the memory of the host is
+            used up, or if the kernel did not say of which, as older ones of amdgpu.
         number: The number of an error code, as of an XID.
         pid: The process that the kernel names; a PID of the host's namespace.
         process_name: Its name, not safe to print.
         channel: The channel of the GPU that it names, as written: ``00000008``, ``gfx_0.0.0``.
         text: The rest of the line, at most ``TEXT_BYTES`` long, not safe to print.
         cgroup: Path of the memory cgroup whose limit was met; ``None`` for the machine's memory, or
-            if the kernel did not say which: ``text`` then begins with ``Memory cgroup``.
+            if the kernel did not say which: ``text`` then begins with ``Memory cgroup``. If only
+            the cgroup's counter is known, which has processes killed for the machine's memory
+            too, ``text`` is ``oom_kill`` and how many were killed.
         memory: Bytes of host memory that a killed process had.
     """
 

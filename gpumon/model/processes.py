@@ -149,6 +149,22 @@ class Workload(Struct, frozen=True, gc=False):
         return tuple(parts)
 
 
+class CgroupMemory(Struct, frozen=True, gc=False):
+    """Host memory of a cgroup, such as that of a job.
+
+    Attributes:
+        cgroup: Path of the cgroup: that with the lowest limit among the process's own and those
+            above it, or its own if none has a limit. Not safe to print.
+        used: Bytes that all processes in it use together, with the files that the kernel caches
+            for them, which it drops before the limit is exceeded.
+        limit: Bytes that they may use; ``None`` if they have no limit.
+    """
+
+    cgroup: str
+    used: Count
+    limit: Count | None = None
+
+
 class GpuProcess(Struct, frozen=True, gc=False, array_like=True):
     """A process that uses one or more GPUs.
 
@@ -170,6 +186,7 @@ class GpuProcess(Struct, frozen=True, gc=False, array_like=True):
         started_at: When it started.
         place: Where it runs; ``None`` until the lookup has finished.
         load: What its inference server reports; ``None`` if it has none, or that is not asked.
+        cgroup_memory: Host memory of its job or container, against its limit.
     """
 
     id: ProcessId
@@ -186,6 +203,7 @@ class GpuProcess(Struct, frozen=True, gc=False, array_like=True):
     started_at: Time | None = None
     place: Workload | None = None
     load: ServerLoad | None = None
+    cgroup_memory: CgroupMemory | None = None
 
     @property
     def memory_used(self) -> int | None:

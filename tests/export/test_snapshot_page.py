@@ -12,6 +12,7 @@ from gpumon.export.as_json import SCHEMA, to_json
 from gpumon.model.allocations import Allocation
 from gpumon.model.metrics import PROCESS_METRICS
 from gpumon.model.processes import (
+    CgroupMemory,
     GpuProcess,
     GpuUse,
     HolderScan,
@@ -40,7 +41,14 @@ TOLD: Any = json.loads(
             time=1.0,
             host=Host("ada-07"),
             gpus=(Gpu(0, "GPU-0", mig=(MigInstance("MIG-0", 0),)),),
-            processes=(GpuProcess(ProcessId(7, 9), "C", (GpuUse("GPU-0", 0),)),),
+            processes=(
+                GpuProcess(
+                    ProcessId(7, 9),
+                    "C",
+                    (GpuUse("GPU-0", 0),),
+                    cgroup_memory=CgroupMemory("/job_91", 970, 1000),
+                ),
+            ),
             cost=OwnCost(),
             holders=HolderScan(
                 1.0,
@@ -70,6 +78,7 @@ FACTS = {metric.json_key for metric in PROCESS_METRICS if not metric.in_load}
         ("container", PROCESS["place"]["container"].keys()),
         ("server", PROCESS["place"]["server"].keys()),
         ("load", PROCESS["load"].keys()),
+        ("cgroup_memory", PROCESS["cgroup_memory"].keys()),
         ("holders", TOLD["holders"].keys()),
         ("reserved", TOLD["reserved"][0].keys()),
         ("allocations", TOLD["allocations"][0].keys()),

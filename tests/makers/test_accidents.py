@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.host import kernel_watcher
 from gpumon.model.accidents import ACCIDENT_SECONDS, Accident, AccidentKind
+from gpumon.model.processes import CgroupMemory
 from gpumon.model.selection import GpuSelection
-from tests.driver import h100
+from tests.driver import GIB, Owner, h100
 from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 from tests.makers.test_xids import line
 
@@ -149,3 +152,48 @@ def test_a_flood_leaves_the_newest(furnish: Furnish) -> None:
     snapshot = until(room, lambda snapshot: snapshot.accidents)
     assert len(snapshot.accidents) == 32
     assert snapshot.accidents[-1].time == pytest.approx(room.clock.time() - 100.1)
+
+
+@pytest.fixture
+def made_proc(tmp_path: Path) -> Path:
+    """A ``/proc`` that says that this process is in the cgroup of a job."""
+    proc = tmp_path / "proc"
+    proc.mkdir()
+    for name in ("self", "stat", "meminfo", "sys"):
+        (proc / name).symlink_to(f"/proc/{name}")
+    own = proc / str(os.getpid())
+    own.mkdir()
+    for name in ("stat", "cmdline"):
+        (own / name).write_bytes(Path(f"/proc/self/{name}").read_bytes())
+    (own / "cgroup").write_text("0::/job_91/step_0\n")
+    return proc
+
+
+@pytest.mark.parametrize("readable", [False, True])
+def test_a_counter_of_a_cgroup_is_an_accident_where_the_log_may_not_be_read(
+    furnish: Furnish, made_proc: Path, *, readable: bool
+) -> None:
+    room = furnish(h100())
+    if readable:
+        room.kernel_log.write_text("")
+    else:
+        room.kernel_log.symlink_to("/dev/zero")
+    job = room.sys / "fs/cgroup/job_91"
+    job.mkdir(parents=True)
+    (job / "memory.max").write_text("64000\n")
+    (job / "memory.current").write_text("62000\n")
+    (job / "memory.events").write_text("oom 1\noom_kill 1\n")
+    room.driver.cards[0].processes = [Owner(os.getpid(), memory=GIB)]
+    source = room.open(proc=str(made_proc))
+    (process,) = room.samples(3, 2.5).processes
+    assert process.cgroup_memory == CgroupMemory("/job_91", 62000, 64000)
+    until(room, lambda _: source._kernel is not None and source._kernel.is_readable is readable)
+    assert room.samples(2, 2.5).accidents == ()
+    (job / "memory.events").write_text("oom 2\noom_kill 2\n")
+    accidents = room.samples(3, 2.5).accidents
+    if readable:
+        assert accidents == ()
+    else:
+        (accident,) = accidents
+        assert (accident.kind, accident.cgroup) == (AccidentKind.OUT_OF_MEMORY, "/job_91")
+        assert (accident.pid, accident.text) == (None, "oom_kill 1")

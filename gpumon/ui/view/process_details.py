@@ -9,7 +9,7 @@ from gpumon.makers.visible_devices import visible_devices_of
 from gpumon.model.makers import Maker, first_maker, makers_of
 from gpumon.model.process_states import HALTED
 from gpumon.text.cells import Field, Row, fill
-from gpumon.text.formatting import UNKNOWN, cell_width, counted, fit, printable
+from gpumon.text.formatting import UNKNOWN, cell_width, counted, fit, gib, gibibytes, printable
 from gpumon.ui.view.key_names import is_refused, keycap
 from gpumon.ui.view.page_layout import Fact, fact_rows, text_rows
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from gpumon.host.process_host import Details, RelatedProcess
+    from gpumon.model.processes import CgroupMemory
     from gpumon.model.snapshot import Snapshot
 
 HIDDEN = "••••••"
@@ -33,6 +34,19 @@ _PID, _USER = 8, 9
 _MOST_NAME = 30
 _MOST_LINES = 6
 """Maximum number of lines of a variable of the environment."""
+
+
+def cgroup_memory_facts(memory: CgroupMemory | None) -> list[Fact]:
+    """Host memory of its job or container against the limit, if that is known."""
+    if memory is None:
+        return []
+    used = gibibytes(memory.used)
+    value = (
+        f"{used} {gib()}, no limit"
+        if memory.limit is None
+        else f"{used} of {gibibytes(memory.limit)} {gib()}"
+    )
+    return [Fact("cgroup memory", value, note="host memory, with cached files")]
 
 
 def visible_gpu_rows(details: Details, snapshot: Snapshot | None, width: int) -> list[Row]:

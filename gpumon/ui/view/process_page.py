@@ -52,6 +52,7 @@ from gpumon.ui.view.page_layout import (
     wrap,
 )
 from gpumon.ui.view.process_details import (
+    cgroup_memory_facts,
     environment_rows,
     environment_title,
     family_rows,
@@ -241,6 +242,7 @@ def _process(
         facts.append(Fact("started", moment_text(process.started_at, now), note=age))
     facts += _program(process, details, reading)
     place = process.place if details is None or details.place is None else details.place
+    facts += cgroup_memory_facts(None if ended else process.cgroup_memory)
     facts += workload_facts(place, looked_up=details is not None or not (reading or ended))
     rows = fact_rows(facts, width)
     for sentence in () if details is None else details.unreadable:
@@ -502,6 +504,7 @@ def _job_facts(job: JobGroup, now: float) -> list[Fact]:
         facts += job_facts(job.allocated, now)
     # Processes of one job run in one place; what differs is on their own pages.
     for process in job.processes[:1]:
+        facts += cgroup_memory_facts(process.cgroup_memory)
         facts += workload_facts(process.place, looked_up=True)
     return facts
 

@@ -15,7 +15,7 @@ from gpumon.config.keymap import DEFAULT_WINDOW, WINDOWS
 from gpumon.findings import conditions
 from gpumon.findings.groups import jobs
 from gpumon.host.process_host import Details, RelatedProcess
-from gpumon.model.processes import Container, GpuProcess, GpuUse, ProcessId, Workload
+from gpumon.model.processes import CgroupMemory, Container, GpuProcess, GpuUse, ProcessId, Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.model.snapshot import MigInstance, Snapshot
 from gpumon.recording.history import History, ViewedSeries
@@ -143,6 +143,30 @@ def line(text: str, beginning: str) -> str:
 
 def flat(text: str) -> str:
     return " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("memory", "shown"),
+    [
+        (
+            CgroupMemory("/job_91", 61 * GIB, 64 * GIB),
+            "61.0 of 64.0 GiB host memory, with cached files",
+        ),
+        (
+            CgroupMemory("/job_91", 61 * GIB, None),
+            "61.0 GiB, no limit host memory, with cached files",
+        ),
+        (None, None),
+    ],
+)
+def test_the_memory_of_its_cgroup_against_the_limit_is_shown_where_it_is_known(
+    memory: CgroupMemory | None, shown: str | None
+) -> None:
+    text = page(msgspec.structs.replace(chen(), cgroup_memory=memory), details())
+    if shown is None:
+        assert "cgroup memory" not in text
+    else:
+        assert flat(line(text, "cgroup memory")) == f"cgroup memory {shown}"
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from gpumon.cli import values
 from gpumon.cli.commands import Command
 from gpumon.cli.option_groups import ASCII, Option, TimeOption, output_format
-from gpumon.cli.output import configure_output, load_settings
+from gpumon.cli.output import configure_output, fail, load_settings
 from gpumon.text.time_parsing import FORMS
 
 if TYPE_CHECKING:
     import argparse
 
+    from gpumon.recording.archive import FoundArchive
     from gpumon.report.chosen_job import ChosenJob
 
 
@@ -50,6 +51,17 @@ def _job(text: str) -> ChosenJob:
     return job
 
 
+def _find_history() -> FoundArchive:
+    """The history of this machine."""
+    from gpumon.host.machine import MachineReader
+    from gpumon.recording.archive import FoundArchive, find_archive
+
+    settings = load_settings().history
+    if not settings.use:
+        return FoundArchive(note="The configuration says not to use the history of this machine.")
+    return find_archive(MachineReader().name, settings.folder or None)
+
+
 class ReportCommand(Command):
     description = (
         "Summarize logs: memory, utilisation, hours busy and idle, energy, errors.\n"
@@ -61,8 +73,9 @@ class ReportCommand(Command):
         Option(
             "files",
             metavar="FILE",
-            nargs="+",
-            help="any file of each log, rotated parts included: the whole log is read",
+            nargs="*",
+            help="any file of each log, rotated parts included: the whole log is read; without it "
+            "the last day of the history of this machine, see gpumon log --local",
         ),
         Option(
             "--by",
@@ -105,8 +118,15 @@ class ReportCommand(Command):
 
             hosts = frozenset(read_hosts(options.host, load_settings().hosts.groups))
         configure_output(options, options.format)
+        history = None
+        if not options.files:
+            found = _find_history()
+            if found.archive is None:
+                return fail(f"{found.note} To sum up a log, name one of its files.")
+            history = found.archive
         return print_report(
             options.files,
+            history=history,
             by=options.by or "gpu" if options.job is None else "job",
             first=options.first,
             last=options.last,

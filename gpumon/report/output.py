@@ -29,6 +29,7 @@ from gpumon.report.reading import (
     PastNeededError,
     ReadDepth,
     find_logs,
+    history_log,
     merged_samples,
     span_of,
 )
@@ -43,12 +44,16 @@ from gpumon.text.time_parsing import MomentError, day_and_time
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpumon.recording.archive import Archive
     from gpumon.report.chosen_job import ChosenJob
     from gpumon.report.reading import Log
 
 EXIT_NOTHING = 1
 EXIT_USAGE = 2
 
+_DAY = 86400.0
+_NOW_SECONDS = 60.0
+"""A history whose newest sample is no older is being kept."""
 _UNBOUNDED = 160, 50
 """Cells and lines where no terminal bounds them."""
 
@@ -56,6 +61,7 @@ _UNBOUNDED = 160, 50
 def print_report(
     paths: Sequence[str],
     *,
+    history: Archive | None = None,
     by: str = "gpu",
     first: str | None = None,
     last: str | None = None,
@@ -71,6 +77,8 @@ def print_report(
 
     Args:
         paths: The logs, by any of their files.
+        history: The history of a machine, which is summed up instead of logs; without ``first`` and
+            ``last`` that of the last day.
         by: One of ``report.figures.BY``.
         first: The text of ``--from``.
         last: The text of ``--to``.
@@ -93,12 +101,16 @@ def print_report(
         return _fail(
             f"--plot needs --format table: it cannot be used with --format {form}.", EXIT_USAGE
         )
+    now = time.time() if now is None else now
     try:
-        window = parse_span(first, last, time.time() if now is None else now)
+        window = parse_span(first, last, now)
     except MomentError as error:
         return _fail(str(error), EXIT_USAGE)
+    when = "" if window == TimeWindow() else _when(window)
+    if history is not None and window == TimeWindow():
+        window, when = TimeWindow(now - _DAY), "of the last day"
     try:
-        logs = find_logs(paths)
+        logs = find_logs(paths) if history is None else [history_log(history)]
         without_processes = [
             log.path for log in logs if by in BY_PROCESSES and not log.has_processes
         ]
@@ -110,9 +122,13 @@ def print_report(
     except RecordingError as error:
         return _fail(error.sentence)
     damaged = damage_notes({path: damage for log in logs for path, damage in log.damage.items()})
+    if history is not None and history.is_damaged:
+        damaged.append("A part of the history is damaged, and left out.")
     if not report.lines:
-        nothing = _no_host(choice) or _nothing(report, logs, window, choice)
+        nothing = _no_host(choice) or _nothing(report, logs, when, choice)
         return _fail(" ".join([nothing, *damaged]))
+    if history is not None:
+        damaged.insert(0, _origin(history, report, now))
     has_lost_message = any(
         damage.has_lost_message for log in logs for damage in log.damage.values()
     )
@@ -255,15 +271,14 @@ def _no_host(choice: HostChoice) -> str | None:
     return f"There is no sample of {asked} in that time, only of {in_words(choice.seen)}."
 
 
-def _nothing(
-    report: UsageReport, logs: Sequence[Log], window: TimeWindow, choice: HostChoice
-) -> str:
+def _nothing(report: UsageReport, logs: Sequence[Log], when: str, choice: HostChoice) -> str:
+    """That there is nothing to report; ``when`` is the time range in words, if there is one."""
     if report.job is not None and choice.seen:
         seen = choice.seen if choice.wanted is None else choice.seen & choice.wanted
         where = f" on {in_words(seen)}" if any(seen) else ""
-        when = "" if window == TimeWindow() else f" {_when(window)}"
+        during = f" {when}" if when else ""
         return (
-            f"There is nothing of Slurm job {report.job.name}{where}{when}: no process of it, and"
+            f"There is nothing of Slurm job {report.job.name}{where}{during}: no process of it, and"
             " no GPU that was allocated to it."
         )
     if report.gpus.first is not None:
@@ -271,10 +286,20 @@ def _nothing(
     there = span_of(logs)
     if there is None:
         return NO_SAMPLES
-    if window == TimeWindow():
-        return "No sample of the log can be read."
+    what = "history" if any(log.archive is not None for log in logs) else "log"
+    if not when:
+        return f"No sample of the {what} can be read."
     began, ended = map(day_and_time, there)
-    return f"The log has no sample {_when(window)}: it goes from {began} to {ended}."
+    return f"The {what} has no sample {when}: it goes from {began} to {ended}."
+
+
+def _origin(history: Archive, report: UsageReport, now: float) -> str:
+    """Which history was read, and from when to when there is one."""
+    hosts = in_words({line.host for line in report.lines if line.host})
+    whose = f" of {hosts}" if hosts else ""
+    began, ended = history.first or now, history.last or now
+    until = "now" if now - ended < _NOW_SECONDS else day_and_time(ended)
+    return f"From the history{whose}, {history.folder}: {day_and_time(began)} to {until}."
 
 
 def _when(window: TimeWindow) -> str:

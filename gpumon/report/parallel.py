@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 PART_BYTES = 32 * 2**20
 """A part is at least this long, so that a process is worth its start."""
 _MOST_PARTS = 8
+_ARCHIVE_BYTES = 3000.0
+"""A second of a history takes as long to read as so many bytes of a log."""
 _READ_AHEAD_SECONDS = 60.0
 """Read after a cut: it gives the usual interval there."""
 _LONGEST_INTERVAL = 5.0
@@ -119,17 +121,19 @@ class _Work(NamedTuple):
 
 
 def _bytes_within(log: Log, window: TimeWindow) -> float:
-    """About how many bytes of the log's GPU files are of this time."""
+    """About how many bytes of the log's GPU files are of this time; a history has the like."""
     span = span_of([log])
     if span is None or span[1] <= span[0]:
         return 0.0
+    within = max(0.0, min(span[1], window.last) - max(span[0], window.first))
+    if log.archive is not None:
+        return within * _ARCHIVE_BYTES
     try:
         size = sum(part.gpus.stat().st_size for part in log.parts)
     except OSError:
         # It was removed just now; the serial reader reports it.
         return 0.0
-    within = min(span[1], window.last) - max(span[0], window.first)
-    return size * max(0.0, within) / (span[1] - span[0])
+    return size * within / (span[1] - span[0])
 
 
 def _count_all(works: Sequence[_Work]) -> list[UsageTotals] | None:

@@ -34,6 +34,7 @@ from gpumon.recording.csv.rotated_log import RotatedLog
 from gpumon.recording.csv.tables import rows_of
 from gpumon.recording.csv.timeline import Timeline
 from gpumon.recording.recording import RecordingError
+from gpumon.report.archived import archived_lookups, archived_samples
 from gpumon.report.overlaps import OverlapCheck
 from gpumon.report.owners import Lookups
 from gpumon.report.pacing import INTERVALS_AROUND, paced
@@ -51,6 +52,7 @@ from gpumon.report.window import TimeWindow
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from gpumon.recording.archive import Archive
     from gpumon.recording.csv.files import LogFiles
     from gpumon.recording.csv.index import CsvFile
 
@@ -137,6 +139,7 @@ class Log(Struct, frozen=True):
     path: str  # its newest GPU file
     parts: tuple[LogFiles, ...]  # its files, oldest first
     damage: dict[Path, Damage] = {}  # the unreadable lines of each file, as far as it was read
+    archive: Archive | None = None  # the history of a machine, which is read instead of files
 
     def damage_of(self, path: Path) -> Damage:
         """The damage counter of a file."""
@@ -144,8 +147,8 @@ class Log(Struct, frozen=True):
 
     @property
     def has_processes(self) -> bool:
-        """Whether any of its parts has a process file."""
-        return any(exists(part.processes) for part in self.parts)
+        """Whether any of its parts has a process file; a history has the processes."""
+        return self.archive is not None or any(exists(part.processes) for part in self.parts)
 
 
 def find_logs(paths: Iterable[str]) -> list[Log]:
@@ -168,12 +171,18 @@ def find_logs(paths: Iterable[str]) -> list[Log]:
     return found
 
 
+def history_log(archive: Archive) -> Log:
+    """A history as a log to read."""
+    return Log(str(archive.folder), (), archive=archive)
+
+
 def span_of(logs: Iterable[Log]) -> tuple[float, float] | None:
     """The times of the oldest and the newest sample of some logs; ``None`` without samples."""
     times: list[float] = []
     for log in logs:
-        with closing(RotatedLog(log.parts[-1])) as shelf:
-            times += [time for time in (shelf.first, shelf.last) if time is not None]
+        with ExitStack() as ending:
+            whole = log.archive or ending.enter_context(closing(RotatedLog(log.parts[-1])))
+            times += [time for time in (whole.first, whole.last) if time is not None]
     return (min(times), max(times)) if times else None
 
 
@@ -216,11 +225,10 @@ def merged_samples(
 
 def _of_log(number: int, log: Log, window: TimeWindow, depth: ReadDepth) -> Iterator[MergedSample]:
     """The samples of a log, those of one time by host."""
-    lookups = _lookups(log) if depth.jobs else None
     bounds = _Bounds(window)
     began: float | None = None
-    for part in log.parts:
-        for sample in _of_part(number, log, part, window, depth, lookups):
+    for part in _parts_of(number, log, window, depth):
+        for sample in part:
             began = sample.began if began is None else began
             sample.began = began
             if window == TimeWindow():
@@ -230,6 +238,20 @@ def _of_log(number: int, log: Log, window: TimeWindow, depth: ReadDepth) -> Iter
                 break
             yield from bounds.take(sample)
     yield from bounds.rest()
+
+
+def _parts_of(
+    number: int, log: Log, window: TimeWindow, depth: ReadDepth
+) -> Iterator[Iterator[MergedSample]]:
+    """The samples of each part of a log; a history has one part, with a few samples before."""
+    if log.archive is not None:
+        first = log.archive.step(window.first - WARM_UP, -_SAMPLES_BEFORE)
+        known = archived_lookups(log.archive, first, window.last) if depth.jobs else None
+        yield archived_samples(number, log.archive, first, known, owners=depth.owners)
+        return
+    lookups = _lookups(log) if depth.jobs else None
+    for part in log.parts:
+        yield _of_part(number, log, part, window, depth, lookups)
 
 
 class _Bounds:

@@ -84,6 +84,7 @@ class Archive:
         self._searching: threading.Thread | None = None
         self._is_searched = False
         self._is_closed = False
+        self._has_damage = False
         self._shift: tuple[float, TimeShift] = (0.0, TimeShift(0.0))
 
     def close(self) -> None:
@@ -112,8 +113,10 @@ class Archive:
     def is_damaged(self) -> bool:
         """Whether a part of it, as far as it was read, cannot be used."""
         with self._lock:
-            return None in self._headers.values() or any(
-                segment.is_damaged for segment in self._open.values()
+            return (
+                self._has_damage
+                or None in self._headers.values()
+                or any(segment.is_damaged for segment in self._open.values())
             )
 
     def at(self, time: float) -> Snapshot | None:
@@ -134,6 +137,47 @@ class Archive:
             if snapshot is not None and before < snapshot.time and first <= snapshot.time <= last:
                 before = snapshot.time
                 yield snapshot
+
+    def samples(self, first: float, last: float) -> Iterator[Snapshot]:
+        """All samples from a time to another one, oldest first.
+
+        Reads each frame once, and keeps one segment in memory. Samples that are damaged, or are
+        removed meanwhile, are left out.
+
+        Raises:
+            RecordingError: The folder cannot be read.
+        """
+        with self._lock:
+            self._look()
+            known = list(zip(self._known, self._begins, self._shifts, strict=True))
+        ends = [begin for _, begin, _ in known[1:]]
+        for (segment, begin, shift), end in zip(known, [*ends, math.inf], strict=True):
+            if begin <= last and first < end:
+                yield from self._samples_in(segment, shift, first, last)
+
+    def _samples_in(
+        self, known: _Known, shift: float, first: float, last: float
+    ) -> Iterator[Snapshot]:
+        """The samples of a segment from a time to another one."""
+        try:
+            segment = Segment(known.file.path, known.header)
+        except RecordingError:
+            return
+        moved = TimeShift(-shift)
+        for frame in range(segment.frame_at(first + shift), segment.frames):
+            for number, there in enumerate(segment.frame(frame).times):
+                time = there - shift
+                if time > last:
+                    return
+                if time < first:
+                    continue
+                snapshot = segment.snapshot(frame, number)
+                if snapshot is None:
+                    # The samples after it in the frame cannot be unpacked either.
+                    self._has_damage = True
+                    break
+                yield _at_time(moved.snapshot(snapshot), time)
+        self._has_damage |= segment.is_damaged
 
     def step(self, time: float, samples: int) -> float:
         """See ``Recording.step``."""
@@ -341,8 +385,7 @@ class Archive:
         """The snapshot with its times on the timeline of the archive."""
         if self._shift[0] != shift:
             self._shift = shift, TimeShift(-shift)
-        moved = self._shift[1].snapshot(snapshot)
-        return moved if moved.time == time else replace(moved, time=time)
+        return _at_time(self._shift[1].snapshot(snapshot), time)
 
     def _times_between(self, first: float, last: float, most: int) -> Sequence[float]:
         """About ``most`` times, at or shortly after which there are samples."""
@@ -416,6 +459,11 @@ class Archive:
             events = _events_of(file.events, shift) + events
             self._events = events[-_MOST_EVENTS:]
         self._is_searched = True
+
+
+def _at_time(snapshot: Snapshot, time: float) -> Snapshot:
+    """The snapshot with exactly this time."""
+    return snapshot if snapshot.time == time else replace(snapshot, time=time)
 
 
 def _written_at(path: Path) -> float:

@@ -103,12 +103,49 @@ class _Gpu:
         return cells
 
 
-class ProcessRows:
-    """Writes the list of processes, at the samples that need a new list.
+class ListPace:
+    """Finds the samples that need a new list of processes.
 
     That is when a process starts or stops using a GPU, when the lookup of where one runs has
     finished, when its GPU memory has changed by ``LIST_BYTES``, and when the last list is
     ``LIST_SECONDS`` old.
+    """
+
+    def __init__(self) -> None:
+        self._written: dict[_UseId, int | None] | None = None
+        self._written_at = 0.0
+
+    def is_due(self, uses: Iterable[tuple[GpuProcess, GpuUse]], elapsed: float) -> bool:
+        """Whether a sample needs a list, which is the last one from then on.
+
+        Args:
+            uses: The processes of the sample, with each GPU that they use.
+            elapsed: Seconds since any fixed time.
+        """
+        holdings = {
+            (one.id, use.gpu_uuid, use.instance, one.place is None): use.memory_used
+            for one, use in uses
+        }
+        if elapsed - self._written_at < LIST_SECONDS and self._still_true(holdings):
+            return False
+        self._written, self._written_at = holdings, elapsed
+        return True
+
+    def forget(self) -> None:
+        """Need a list at the next sample."""
+        self._written = None
+
+    def _still_true(self, holdings: dict[_UseId, int | None]) -> bool:
+        written = self._written
+        return (
+            written is not None
+            and written.keys() == holdings.keys()
+            and not any(_moved(written[which], size) for which, size in holdings.items())
+        )
+
+
+class ProcessRows:
+    """Writes the list of processes, at the samples that need a new list, see ``ListPace``.
 
     Args:
         commands: Whether to write command lines.
@@ -125,19 +162,13 @@ class ProcessRows:
             column if commands or column.field != "command" else None for column in log.processes
         ]
         self._user = user
-        self._written: dict[_UseId, int | None] | None = None
-        self._written_at = 0.0
+        self._pace = ListPace()
 
     def of(self, snapshot: Snapshot, elapsed: float) -> bytes:
         """The complete list, or nothing if the previous list is still valid; see ``GpuRows.of``."""
         uses = list(self._uses(snapshot))
-        holdings = {
-            (one.id, use.gpu_uuid, use.instance, one.place is None): use.memory_used
-            for one, use in uses
-        }
-        if elapsed - self._written_at < LIST_SECONDS and self._still_true(holdings):
+        if not self._pace.is_due(uses, elapsed):
             return b""
-        self._written, self._written_at = holdings, elapsed
         rows = (ProcessRow(snapshot, one, use, elapsed, self._hostname) for one, use in uses)
         return as_csv(
             ["" if column is None else column.cell(row) for column in self._columns] for row in rows
@@ -145,21 +176,13 @@ class ProcessRows:
 
     def forget(self) -> None:
         """Write a list at the next sample, because the last one is in another file."""
-        self._written = None
+        self._pace.forget()
 
     def _uses(self, snapshot: Snapshot) -> Iterator[tuple[GpuProcess, GpuUse]]:
         for one in snapshot.processes:
             if self._user is None or one.user == self._user:
                 for use in one.uses:
                     yield one, use
-
-    def _still_true(self, holdings: dict[_UseId, int | None]) -> bool:
-        written = self._written
-        return (
-            written is not None
-            and written.keys() == holdings.keys()
-            and not any(_moved(written[which], size) for which, size in holdings.items())
-        )
 
 
 def _moved(before: int | None, now: int | None) -> bool:

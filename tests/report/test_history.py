@@ -1,0 +1,177 @@
+"""``gpumon report`` without a file: the history of this machine."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from gpumon.model.time_shift import TimeShift
+from gpumon.recording.archive import Archive
+from gpumon.report import parallel
+from gpumon.report.figures import BY
+from gpumon.report.output import print_report
+from tests.recording.archive.archives import archived, demo_samples, segments
+from tests.report.logs import write_log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from gpumon.model.snapshot import Snapshot
+
+FOREVER = "1970-01-02"
+
+
+def report(archive: Archive, by: str = "gpu", **options: Any) -> dict[str, Any]:
+    out = io.StringIO()
+    assert print_report([], history=archive, by=by, form="json", out=out, **options) == 0
+    told: dict[str, Any] = json.loads(out.getvalue())
+    return told
+
+
+def of_log(path: Path, by: str, **options: Any) -> dict[str, Any]:
+    out = io.StringIO()
+    assert print_report([str(path)], by=by, form="json", out=out, **options) == 0
+    told: dict[str, Any] = json.loads(out.getvalue())
+    return told
+
+
+def about(told: object) -> object:
+    """The same figures, as exact as a log has them."""
+    if isinstance(told, float):
+        return pytest.approx(told, rel=1e-3, abs=1e-5)
+    if isinstance(told, dict):
+        return {key: about(value) for key, value in told.items()}
+    return [about(one) for one in told] if isinstance(told, list) else told
+
+
+@pytest.fixture(scope="module")
+def samples() -> Sequence[Snapshot]:
+    """An hour of the demo with a gap of half an hour."""
+    hour = demo_samples(900, step=2.0)
+    return [*hour[:400], *map(TimeShift(1800).snapshot, hour[400:])]
+
+
+@pytest.fixture(scope="module")
+def both(samples: Sequence[Snapshot], tmp_path_factory: Any) -> tuple[Path, Archive]:
+    """A log and a history of the same samples."""
+    folder = tmp_path_factory.mktemp("both")
+    log = write_log(folder / "a.csv", [(one, one.time - samples[0].time) for one in samples])
+    return log, Archive(archived(folder / "history", samples))
+
+
+@pytest.mark.parametrize("by", BY)
+def test_a_history_has_the_figures_of_a_log_of_the_same_time(
+    both: tuple[Path, Archive], by: str
+) -> None:
+    log, archive = both
+    told = report(archive, by, first=FOREVER)
+    expected = of_log(log, by, first=FOREVER)
+    for line in told["lines"] + expected["lines"]:
+        # Logs do not have it.
+        line.pop("serial", None)
+    assert told["lines"]
+    assert told["lines"] == about(expected["lines"])
+    assert told["total"] == about(expected["total"])
+    assert told["notes"][1:] == expected["notes"]
+
+
+def test_a_part_of_the_time_has_the_figures_of_that_of_a_log(
+    both: tuple[Path, Archive], samples: Sequence[Snapshot]
+) -> None:
+    log, archive = both
+    now = samples[-1].time
+    span = {"first": "-40m", "last": "-5m", "now": now}
+    assert report(archive, "user", **span)["lines"] == about(of_log(log, "user", **span)["lines"])
+
+
+def test_counted_in_several_processes_the_figures_are_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = Archive(archived(tmp_path / "history", demo_samples(1200, step=3.0)))
+    alone = report(archive, "user", first=FOREVER)
+    monkeypatch.setattr("gpumon.report.output.PART_BYTES", 10_000)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(3))
+    counted: list[int] = []
+    count_all = parallel._count_all
+
+    def counting(works: Sequence[Any]) -> Any:
+        counted.append(len(works))
+        return count_all(works)
+
+    monkeypatch.setattr(parallel, "_count_all", counting)
+    assert report(archive, "user", first=FOREVER)["lines"] == about(alone["lines"])
+    assert counted[0] > 1
+
+
+def test_without_a_time_it_is_the_last_day(tmp_path: Path, samples: Sequence[Snapshot]) -> None:
+    day_before = [TimeShift(-86400 * 1.5).snapshot(one) for one in samples[:60]]
+    archive = Archive(archived(tmp_path / "history", [*day_before, *samples[:120]]))
+    told = report(archive, now=samples[119].time)
+    assert told["lines"][0]["covered_hours"] == pytest.approx(238 / 3600, rel=0.05)
+    assert told["notes"][0].startswith(f"From the history of ada-07, {archive.folder}: ")
+    assert told["notes"][0].endswith(" to now.")
+
+
+def test_a_day_without_samples_is_said(
+    tmp_path: Path, samples: Sequence[Snapshot], capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive = Archive(archived(tmp_path / "history", samples[:60]))
+    assert print_report([], history=archive, now=samples[0].time + 90_000 * 2) == 1
+    assert "The history has no sample of the last day: it goes from" in capsys.readouterr().err
+
+
+def test_what_is_damaged_is_left_out_and_said(tmp_path: Path, samples: Sequence[Snapshot]) -> None:
+    folder = archived(tmp_path / "history", samples[:400])
+    [path] = segments(folder)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    path.write_bytes(data)
+    told = report(Archive(folder), now=samples[399].time)
+    assert "A part of the history is damaged, and left out." in told["notes"]
+    assert 0.8 < told["lines"][0]["covered_hours"] / (798 / 3600) < 1
+
+
+def run(folder: Path, settings: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """``gpumon report`` of a user with this ``[history]``."""
+    config = folder / "config/gpumon/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f"[history]\n{settings}\n")
+    env = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config")}
+    command = [sys.executable, "-m", "gpumon", "report", *arguments]
+    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+
+
+def test_the_command_without_a_file_reads_the_history_of_the_machine(
+    tmp_path: Path, samples: Sequence[Snapshot]
+) -> None:
+    recent = TimeShift(time.time() - samples[119].time)
+    archived(tmp_path / "history", map(recent.snapshot, samples[:120]))
+    done = run(tmp_path, f'folder = "{tmp_path}/history"', "--by", "user")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.search(
+        rf"\n *From the history of ada-07,\s+{tmp_path}/history: .* to now\.\n", done.stdout
+    )
+    assert re.search(r"^dara +0,1", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ('folder = "/nonexistent"', "No history of this machine is kept"),
+        ("use = false", "The configuration says not to use the history of this machine."),
+    ],
+)
+def test_why_there_is_no_history_is_said(tmp_path: Path, settings: str, why: str) -> None:
+    done = run(tmp_path, settings)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"gpumon: {why}")
+    assert done.stderr.count("\n") == 1

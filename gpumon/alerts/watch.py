@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from contextlib import ExitStack
+import time as clock
+from contextlib import ExitStack, closing, suppress
 from datetime import datetime
 from functools import partial
 from queue import SimpleQueue
@@ -13,7 +14,8 @@ from typing import TYPE_CHECKING
 from gpumon.alerts.deliveries import Deliveries
 from gpumon.alerts.engine import AlertEngine
 from gpumon.findings import conditions
-from gpumon.recording.history import History
+from gpumon.recording.history import PATIENCE, History
+from gpumon.recording.recording import RecordingError
 from gpumon.sampling.enrichment import Lookup
 from gpumon.sampling.gpu_sampler import sample_for_good
 from gpumon.system.ending_signals import queue_ending_signals
@@ -22,17 +24,20 @@ from gpumon.text.formatting import counted, printable
 from gpumon.text.status_line import StatusLine
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from typing import TextIO
 
     from gpumon.alerts.alert import Alert
     from gpumon.alerts.notice import Notice
     from gpumon.model.snapshot import Snapshot
     from gpumon.model.thresholds import Thresholds
+    from gpumon.recording.archive import FoundArchive
     from gpumon.sampling.machine import Machine
 
 _CLOSE_SECONDS = 5.0
 """How long notices that are being sent may delay the end."""
+_HISTORY_SECONDS = 3.0
+"""How long reading the history of the machine may delay the start."""
 _LAST_LINES_SECONDS = 1.0
 _MOST_LINES = 10_000
 """This many lines wait for a blocked standard output; later ones are dropped."""
@@ -44,11 +49,13 @@ def watch(
     interval: float,
     thresholds: Thresholds,
     state: str | None,
+    find_history: Callable[[], FoundArchive] | None = None,
 ) -> int:
     """Send alerts until a signal, with a line for each notice on standard output.
 
     A driver that cannot be used is no reason to end: it is tried again. For ``state`` see
-    ``AlertEngine``.
+    ``AlertEngine``. ``find_history`` finds the history of the machine, which says since when states
+    hold that began before the start.
 
     Returns:
         The exit status.
@@ -74,12 +81,52 @@ def watch(
             f"watching {machine.source.hostname}, a sample every {interval:g} s, for "
             f"{counted(len(alerts), 'alert')}: {names}"
         )
-        watching = _Watching(engine, deliveries, lines, status, thresholds)
+        history, known_from = begun_history(thresholds, find_history)
+        if known_from:
+            say(f"since when states hold is known from the history in {known_from}")
+        watching = _Watching(engine, deliveries, lines, status, history)
         lookup = partial(Lookup.of, machine)
         sample_for_good(
             machine.source, interval, lookup, news, watching.on_snapshot, watching.report_trouble
         )
     return 0
+
+
+def begun_history(
+    thresholds: Thresholds, find: Callable[[], FoundArchive] | None
+) -> tuple[History, str]:
+    """A history that goes on with the intervals of the history of this machine.
+
+    It is empty if there is none, if that of the machine is not being kept now or has other
+    thresholds, and if its disk hangs.
+
+    Args:
+        thresholds: Those of the history.
+        find: Finds the history of the machine; ``None`` if it is not to be used.
+
+    Returns:
+        The history, and the folder that it goes on from; empty if it is empty.
+    """
+    empty = History(conditions(thresholds), thresholds)
+    if find is None:
+        return empty, ""
+    found: list[tuple[History, str]] = []
+
+    def resume() -> None:
+        archive = find().archive
+        if archive is None:
+            return
+        begun = History(conditions(thresholds), thresholds)
+        with suppress(RecordingError), closing(archive):
+            last = archive.last
+            is_kept = last is not None and abs(clock.time() - last) <= PATIENCE
+            if last is not None and is_kept and archive.resume(begun, last):
+                found.append((begun, str(archive.folder)))
+
+    reading = threading.Thread(target=resume, name="gpumon-history", daemon=True)
+    reading.start()
+    reading.join(_HISTORY_SECONDS)
+    return found[0] if found else (empty, "")
 
 
 class _Watching:
@@ -91,13 +138,13 @@ class _Watching:
         deliveries: Deliveries,
         lines: _Lines,
         status: StatusLine,
-        thresholds: Thresholds,
+        history: History,
     ) -> None:
         self._engine = engine
         self._deliveries = deliveries
         self._lines = lines
         self._status = status
-        self._history = History(conditions(thresholds), thresholds)
+        self._history = history
         self._reported: dict[str, str | None] = {}
 
     def on_snapshot(self, snapshot: Snapshot) -> None:

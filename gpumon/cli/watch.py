@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.cli.commands import Command
 from gpumon.cli.machine_options import SampleOptions
-from gpumon.cli.option_groups import ASCII, AlertFileOption, IntervalOption
+from gpumon.cli.option_groups import ASCII, AlertFileOption, HistoryOption, IntervalOption
 from gpumon.cli.output import EXIT_USAGE, configure_output, load_settings
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ class WatchCommand(Command):
     interval = IntervalOption(5.0)
     alerts = AlertFileOption()
     machine = SampleOptions()
-    groups = (interval, alerts, machine, ASCII)
+    history = HistoryOption()
+    groups = (interval, alerts, machine, history, ASCII)
 
     def run(self, options: argparse.Namespace) -> int:
         configure_output(options, "table")
@@ -40,4 +41,7 @@ class WatchCommand(Command):
             self.interval.seconds(options),
             settings.thresholds,
             None if options.demo else memory_path(machine.source.hostname, options.alerts),
+            None
+            if options.demo
+            else self.history.finder(options, settings, machine.source.hostname),
         )

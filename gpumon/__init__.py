@@ -10,6 +10,7 @@ TYPE_CHECKING = False
 """Importing ``typing`` takes longer than all else here."""
 if TYPE_CHECKING:
     from gpumon.api.errors import GpuError, NoGpuFitsError
+    from gpumon.api.history import History, history
     from gpumon.api.measured import measured
     from gpumon.api.measurement import Measurement, measure
     from gpumon.api.selection import Selected, select
@@ -23,12 +24,14 @@ __all__ = [
     "GpuError",
     "GpuProcess",
     "GpuUsage",
+    "History",
     "Measurement",
     "NoGpuFitsError",
     "Selected",
     "Snapshot",
     "Watch",
     "__version__",
+    "history",
     "measure",
     "measured",
     "select",
@@ -42,6 +45,8 @@ _MODULES = {
     "GpuProcess": "gpumon.model.processes",
     "NoGpuFitsError": "gpumon.api.errors",
     "GpuUsage": "gpumon.api.usage",
+    "History": "gpumon.api.history",
+    "history": "gpumon.api.history",
     "Measurement": "gpumon.api.measurement",
     "measure": "gpumon.api.measurement",
     "measured": "gpumon.api.measured",

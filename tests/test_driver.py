@@ -627,7 +627,7 @@ def test_every_function_that_is_counted_is_exported(driver: Driver) -> None:
 
 def test_every_metric_is_one_that_some_model_has() -> None:
     placed = {"minor_number", "pci_bus", "board_id", "pcie_switch", "numa_node"}
-    optional = {"temperature_acoustic"}
+    optional = {"temperature_acoustic", "nvlink_peers"}
     given = {m for make in MODELS.values() for m, v in make().numbers.items() if v is not None}
     assert set(METRICS) - given - placed - optional == set()
     assert not math.isnan(sum(v for v in h100().numbers.values() if isinstance(v, int | float)))

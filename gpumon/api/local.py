@@ -11,15 +11,15 @@ from gpumon.sampling.machine import Machine
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from gpumon.allocations import Allocations
     from gpumon.host.process_host import ProcessHost
-    from gpumon.makers.backend import Links
     from gpumon.makers.demo import DemoSource
     from gpumon.makers.sampler import Sampler
     from gpumon.model.selection import GpuSelection
-    from gpumon.model.snapshot import ReservationHolder
+    from gpumon.model.snapshot import Gpu, ReservationHolder
+    from gpumon.model.topology import Links, Topology
     from gpumon.sampling.servers import Servers
     from gpumon.system.system import Clock
 
@@ -94,6 +94,10 @@ class LocalMachine(Machine):
         """See ``Machine.links``."""
         return self.source.backend.links()
 
+    def topology(self, gpus: Sequence[Gpu]) -> Topology:
+        """See ``Machine.topology``."""
+        return self.source.backend.topology(gpus)
+
     @cached_property
     def allocations(self) -> Allocations | None:
         """See ``Machine.allocations``."""
@@ -139,6 +143,10 @@ class SimulatedMachine(Machine):
     def processes(self) -> ProcessHost:
         """See ``Machine.processes``."""
         return self.source.host(readonly=self._readonly)
+
+    def topology(self, gpus: Sequence[Gpu]) -> Topology:
+        """See ``Machine.topology``."""
+        return self.source.backend.topology(gpus)
 
 
 def open_machine(

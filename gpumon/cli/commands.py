@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 COMMAND_GROUPS = {
     "to look at GPUs": {
         "snapshot": "print one sample and exit",
+        "topo": "print how GPUs, network adapters and processors are connected",
         "doctor": "check driver, permissions, GPUs and CUDA, and suggest fixes",
     },
     "to choose GPUs": {

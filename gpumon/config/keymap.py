@@ -243,6 +243,13 @@ KEYMAP: tuple[KeyAction, ...] = (
             synonyms="ram cpu",
         ),
         changeable(
+            "topology",
+            "i",
+            "topology",
+            "Topology: NVLink, XGMI, PCIe, network adapters, NUMA nodes",
+            synonyms="interconnect links matrix nic infiniband",
+        ),
+        changeable(
             "columns",
             "e f2",
             "columns",

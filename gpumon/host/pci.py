@@ -39,6 +39,18 @@ def slot_of(bus_id: str) -> str | None:
     return None if match is None else slot(match[1], match[2], match[3])
 
 
+def kernel_name(bus_id: str) -> str | None:
+    """The kernel's name of a device, ``0000:41:00.0``; ``bus_id`` is that of ``slot_of``.
+
+    Returns:
+        ``None`` where it is something else, or has no function.
+    """
+    match = _BUS_ID.fullmatch(bus_id)
+    if match is None or match[4] is None:
+        return None
+    return f"{slot(match[1], match[2], match[3])}.{match[4]}"
+
+
 def runtime_status(pci_bus_id: str, sys: str) -> str | None:
     """The state of a GPU's runtime power management.
 
@@ -61,11 +73,8 @@ def may_sleep(pci_bus_id: str, sys: str) -> bool:
 
 
 def _power_word(pci_bus_id: str, name: str, sys: str) -> str | None:
-    match = _BUS_ID.fullmatch(pci_bus_id)
-    if match is None or match[4] is None:
-        return None
-    folder = f"{slot(match[1], match[2], match[3])}.{match[4]}"
-    return read_word(os.path.join(sys, _DEVICES, folder, "power", name))
+    device = kernel_name(pci_bus_id)
+    return None if device is None else read_word(os.path.join(sys, _DEVICES, device, "power", name))
 
 
 def graphics_devices(vendor: str, sys: str = THIS_SYSTEM.sys) -> list[str]:

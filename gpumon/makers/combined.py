@@ -11,7 +11,6 @@ from gpumon.makers.backend import (
     RETRY_SECONDS,
     DriverInfo,
     GpuBackend,
-    Links,
     ListedProcess,
     Reading,
     joined_type,
@@ -20,6 +19,7 @@ from gpumon.makers.source import NoSuchGpuError, SourceError
 from gpumon.model.makers import DeviceFiles
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import Gpu, Trouble
+from gpumon.model.topology import Links
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:

@@ -7,14 +7,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import TypeAlias
 
     from gpumon.allocations import Allocations
     from gpumon.host.process_host import ProcessHost
-    from gpumon.makers.backend import Links
     from gpumon.makers.source import Source
-    from gpumon.model.snapshot import ReservationHolder
+    from gpumon.model.snapshot import Gpu, ReservationHolder
+    from gpumon.model.topology import Links, Topology
     from gpumon.sampling.servers import Servers
 
     Reservations: TypeAlias = Callable[[Iterable[str]], Mapping[str, ReservationHolder]]
@@ -58,6 +58,16 @@ class Machine(ABC):
 
     def links(self) -> Links:
         """The links between its GPUs, which are read now; by default none is known."""
-        from gpumon.makers.backend import NO_KNOWN_LINKS
+        from gpumon.model.topology import NO_KNOWN_LINKS
 
         return NO_KNOWN_LINKS
+
+    def topology(self, gpus: Sequence[Gpu]) -> Topology | None:  # noqa: ARG002 - a default
+        """How these GPUs of it, its network adapters and processors are connected, read now.
+
+        May be called from any thread; returns within seconds.
+
+        Returns:
+            ``None`` where it cannot be asked, as by default.
+        """
+        return None

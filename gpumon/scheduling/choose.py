@@ -19,12 +19,12 @@ from msgspec.structs import replace
 
 from gpumon.availability import Insider
 from gpumon.host.clues import slurm_job
-from gpumon.makers.backend import NO_KNOWN_LINKS
 from gpumon.makers.source import NoSuchGpuError
 from gpumon.makers.visible_devices import visible_devices_of
 from gpumon.model.allocations import LSF, SLURM
 from gpumon.model.makers import Maker, gpus_of, makers_of
 from gpumon.model.snapshot import ReservationHolder
+from gpumon.model.topology import NO_KNOWN_LINKS
 from gpumon.scheduling.eligibility import (
     Allowance,
     Circumstances,
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from gpumon.allocations import Allocations
-    from gpumon.makers.backend import Links
     from gpumon.model.snapshot import Gpu, Snapshot
+    from gpumon.model.topology import Links
     from gpumon.recording.recording import Recording
     from gpumon.scheduling.eligibility import Eligibility
     from gpumon.scheduling.locks import Locks

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from gpumon.makers.backend import NO_KNOWN_LINKS, Link, Links
+from gpumon.model.topology import NO_KNOWN_LINKS, Link, Links
 from gpumon.scheduling.eligibility import Candidate, Eligibility  # noqa: TC001 - msgspec resolves them
 
 if TYPE_CHECKING:

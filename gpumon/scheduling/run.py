@@ -50,10 +50,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from gpumon.allocations import Allocations
-    from gpumon.makers.backend import Links
     from gpumon.makers.source import Source
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Snapshot
+    from gpumon.model.topology import Links
     from gpumon.recording.recorder import Recorder
     from gpumon.scheduling.child import CommandExit
     from gpumon.scheduling.eligibility import Candidate, Ineligibility

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from gpumon.allocations import Allocations
-    from gpumon.makers.backend import Links
     from gpumon.makers.source import Source
     from gpumon.makers.visible_devices import VisibleDevices
     from gpumon.model.snapshot import Gpu, ReservationHolder
+    from gpumon.model.topology import Links
     from gpumon.scheduling.eligibility import Candidate, Eligibility
     from gpumon.scheduling.ranking import GpuChoice
     from gpumon.scheduling.requirements import Requirements

@@ -162,6 +162,10 @@ class Workspace:
         """Open the page of alerts."""
         self._app.call_later(self._push, self._alerts_page)
 
+    def open_topology(self) -> None:
+        """Open the page of the topology."""
+        self._app.call_later(self._push, self._topology_page)
+
     def leave(self) -> None:
         """Leave the dashboard for what lies under it, if there is something."""
         self._app.call_later(self._leave)
@@ -192,3 +196,8 @@ class Workspace:
         from gpumon.ui.screens.alerts import AlertsScreen
 
         return AlertsScreen(self)
+
+    def _topology_page(self) -> PageScreen:
+        from gpumon.ui.screens.topology import TopologyScreen
+
+        return TopologyScreen(self)

@@ -61,6 +61,7 @@ FORMATS = {
     "snapshot": {"table", "json", "csv", "prometheus"},
     "report": {"table", "json", "csv"},
     "end": {"table", "json"},
+    "topo": {"table", "json"},
     "select": {"uuid", "index", "env", "json"},
     "stream": {"stream", "json"},
 }

@@ -75,6 +75,7 @@ TAKEN = {
     "wait": "--gpus --backend --demo --ascii",
     "end": f"--readonly --backend --demo --ascii {SSH}",
     "remote": "--readonly --backend --demo",
+    "topo": "--gpus --backend --demo --ascii",
     "doctor": "--ascii",
     "help": "",
     "version": "",

@@ -190,7 +190,7 @@ def test_a_key_for_what_is_no_port_is_refused(written: Callable[..., Loaded], po
 
 
 @pytest.mark.parametrize(
-    ("name", "nearest"), [("toggle_log", "tag_all"), ("kill", "kind"), ('"§"', "")]
+    ("name", "nearest"), [("toggle_log", "topology"), ("kill", "kind"), ('"§"', "")]
 )
 def test_a_name_that_no_key_has_is_answered_with_the_nearest_and_not_with_all(
     written: Callable[..., Loaded], name: str, nearest: str

@@ -119,6 +119,7 @@ METRICS: dict[str, str] = {
     "nvlink_counters": "1 = the card has fields 138 and 139",
     "nvlink5_counters": "1 = the card has fields 202 and 204",
     "nvlink_group": "cards of the same number are joined by NVLink",
+    "nvlink_peers": "a bit for each card that the links end in, by turns; without one: a switch",
     "pcie_switch": "cards of the same number are behind one PCIe switch",
     "numa_node": "cards of the same number are at one processor",
     "ecc_mode": "0/1",

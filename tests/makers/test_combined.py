@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gpumon.host import kernel_watcher
 from gpumon.makers import amd as amd_maker
 from gpumon.makers import nvidia as nvidia_maker
-from gpumon.makers.backend import DriverInfo, GpuBackend, Joint, Link, Links, ListedProcess, Reading
+from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading
 from gpumon.makers.combined import CombinedBackend, Member
 from gpumon.makers.sampler import Sampler
 from gpumon.makers.source import Call, NoSuchGpuError, SourceError
@@ -19,6 +19,7 @@ from gpumon.model.makers import DeviceFiles
 from gpumon.model.processes import GpuUse
 from gpumon.model.selection import ALL, GpuSelection, parse_selection
 from gpumon.model.snapshot import Gpu, Trouble
+from gpumon.model.topology import Joint, Link, Links
 from gpumon.system.system import System
 from tests.build import gpu
 from tests.clock import HandClock
@@ -68,7 +69,7 @@ class Driver(GpuBackend):
 
     def links(self) -> Links:
         pair = frozenset(one.uuid for one in self.gpus[:2])
-        return Links({pair: Joint(nvlink=False, bus=Link.SWITCH)})
+        return Links({pair: Joint(Link.SWITCH)})
 
     @property
     def current_call(self) -> Call | None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpumon.host.process_host import Refused, Target
-from gpumon.makers.backend import NO_KNOWN_LINKS
 from gpumon.makers.demo import DemoSource
 from gpumon.model.processes import ProcessId
+from gpumon.model.topology import NO_KNOWN_LINKS
 from gpumon.sampling.machine import Machine
 
 

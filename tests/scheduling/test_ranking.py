@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.makers.backend import NO_KNOWN_LINKS, Joint, Link, Links
 from gpumon.makers.nvidia.visible_devices import visible_devices
 from gpumon.model.snapshot import Gpu, GpuStatus
+from gpumon.model.topology import NO_KNOWN_LINKS, Joint, Link, Links
 from gpumon.scheduling.eligibility import Circumstances, judge
 from gpumon.scheduling.ranking import GpuChoice, choose
 from gpumon.scheduling.requirements import Requirements
@@ -77,7 +77,7 @@ def joined(pairs: dict[tuple[int, int], Joint]) -> Links:
 
 def test_several_gpus_are_chosen_by_their_links_and_the_reason_says_so() -> None:
     pairs = {
-        (a, b): Joint(nvlink=False, bus=Link.SWITCH if a // 2 == b // 2 else Link.SYSTEM)
+        (a, b): Joint(Link.SWITCH if a // 2 == b // 2 else Link.SYSTEM)
         for a in range(4)
         for b in range(a + 1, 4)
     }
@@ -87,7 +87,7 @@ def test_several_gpus_are_chosen_by_their_links_and_the_reason_says_so() -> None
     choice = taken(*busy, asked=asking(2), links=joined(pairs))
     assert choice is not None
     assert choice.reason == "GPU 2, GPU 3 of 4 that fit; joined by one PCIe switch"
-    pairs[1, 2] = Joint(nvlink=True, bus=Link.SYSTEM)
+    pairs[1, 2] = Joint(Link.SYSTEM, Link.NVLINK)
     assert chosen(*busy, asked=asking(2), links=joined(pairs)) == [1, 2]
     choice = taken(*busy, asked=asking(2))
     assert choice is not None
@@ -96,7 +96,7 @@ def test_several_gpus_are_chosen_by_their_links_and_the_reason_says_so() -> None
 
 def test_where_nvlink_joins_all_the_bus_decides() -> None:
     pairs = {
-        (a, b): Joint(nvlink=True, bus=Link.HOST if a // 4 == b // 4 else Link.SYSTEM)
+        (a, b): Joint(Link.HOST if a // 4 == b // 4 else Link.SYSTEM, Link.NVLINK)
         for a in range(8)
         for b in range(a + 1, 8)
     }
@@ -105,7 +105,7 @@ def test_where_nvlink_joins_all_the_bus_decides() -> None:
 
 
 def test_closer_links_are_no_reason_to_share_a_gpu() -> None:
-    near = joined({(0, 1): Joint(nvlink=True, bus=Link.SWITCH)})
+    near = joined({(0, 1): Joint(Link.SWITCH, Link.NVLINK)})
     cards = [free(index, 80) for index in range(3)]
     assert chosen(*cards, asked=asking(2), links=near) == [0, 1]
     shared = (process(7, gpus=(0,)),)

@@ -21,7 +21,7 @@ from gpumon.makers.amd import MAKER
 from gpumon.makers.amd.gpu import AmdGpu, uuid_of
 from gpumon.makers.backend import COMPUTE
 from gpumon.makers.drm.backend import DrmBackend
-from gpumon.makers.drm.cards import names_in
+from gpumon.makers.drm.cards import bus_order, card_of, list_nodes, names_in
 from gpumon.makers.drm.gpu import ProcessUse
 from gpumon.model.selection import ALL
 from gpumon.system.system import THIS_SYSTEM, System
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from gpumon.makers.drm.cards import DrmCard
     from gpumon.makers.drm.gpu import DrmGpu
     from gpumon.model.selection import GpuSelection
+    from gpumon.model.topology import Links
 
 _PROPERTY = re.compile(rb"^([a-z_]{1,40}) ([0-9]{1,20})$", re.MULTILINE)
 _PROPERTIES_BYTES = 16 * 1024
@@ -45,6 +46,7 @@ _FUNCTIONS, _DEVICES, _BUSES = 0x7, 0x1F, 0xFF
 class KfdNode(Struct, frozen=True):
     """A node of the topology that is a GPU, or a partition of one."""
 
+    number: int  # Its number in the topology.
     gpu_id: int  # The number by which KFD names it in the files of processes.
     bus_id: str  # PCI bus ID of the GPU.
     architecture: str | None  # The target of its compiler: ``gfx1100``; ``None`` if unknown.
@@ -56,19 +58,24 @@ def read_nodes(sys: str) -> list[KfdNode]:
     nodes = []
     for name in names_in(parent):
         gpu_id = _number(f"{parent}/{name}/gpu_id")
-        if not gpu_id:
+        if not gpu_id or not name.isdecimal():
             continue  # a processor, or a GPU that this cgroup may not use (EPERM)
-        try:
-            text = read_file(f"{parent}/{name}/properties", _PROPERTIES_BYTES)
-        except OSError:
-            continue
-        properties = {key.decode(): int(value) for key, value in _PROPERTY.findall(text)}
+        properties = read_properties(f"{parent}/{name}/properties")
         location = properties.get("location_id")
         if location is not None:
             bus_id = _bus_id(properties.get("domain", 0), location)
             target = architecture(properties.get("gfx_target_version", 0))
-            nodes.append(KfdNode(gpu_id, bus_id, target))
+            nodes.append(KfdNode(int(name), gpu_id, bus_id, target))
     return nodes
+
+
+def read_properties(path: str) -> dict[str, int]:
+    """The numbers in a file of the topology by name; none if it cannot be read."""
+    try:
+        text = read_file(path, _PROPERTIES_BYTES)
+    except OSError:
+        return {}
+    return {key.decode(): int(value) for key, value in _PROPERTY.findall(text)}
 
 
 def nodes_of(card_bus_id: str, sys: str) -> list[KfdNode]:
@@ -180,11 +187,22 @@ class AmdBackend(DrmBackend):
     def new_gpu(self, card: DrmCard) -> DrmGpu:
         """See ``DrmBackend.new_gpu``."""
         nodes = nodes_of(card.bus_id, self._system.sys)
+        return AmdGpu(card, self._uuid(card), nodes, self._calls, self._clock)
+
+    def _uuid(self, card: DrmCard) -> str:
         uuid = uuid_of(card)
         if self._slots.setdefault(uuid, card.bus_id) != card.bus_id:
             # A UUID names one GPU only, whatever the boards say.
             uuid = f"PCI-{card.bus_id}"
-        return AmdGpu(card, uuid, nodes, self._calls, self._clock)
+        return uuid
+
+    def links(self) -> Links:
+        """See ``GpuBackend.links``."""
+        from gpumon.makers.amd.links import read_links
+
+        sys = self._system.sys
+        cards = sorted((card_of(*node) for node in list_nodes(self._drivers, sys)), key=bus_order)
+        return read_links({self._uuid(card): nodes_of(card.bus_id, sys) for card in cards}, sys)
 
     def known_pids(self) -> Collection[int]:
         """See ``DrmBackend.known_pids``."""

@@ -40,14 +40,15 @@ from gpumon.model.snapshot import Host
 from gpumon.system.system import THIS_SYSTEM, System
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from gpumon.makers.demo.gpus import DemoGpu
     from gpumon.makers.demo.host import DemoHost
     from gpumon.makers.demo.scenario import RequestLoad, Share
     from gpumon.makers.demo.world import ProcessInstance, Role
     from gpumon.model.allocations import Allocation
-    from gpumon.model.snapshot import Snapshot
+    from gpumon.model.snapshot import Gpu, Snapshot
+    from gpumon.model.topology import Topology
     from gpumon.system.system import Clock
 
 ADA = DemoMachine()
@@ -173,6 +174,12 @@ class DemoBackend(GpuBackend):
                 self._accidents if 0 <= time - self._start - GPU_LOST < ACCIDENT_SECONDS else ()
             ),
         )
+
+    def topology(self, gpus: Sequence[Gpu]) -> Topology:
+        """See ``GpuBackend.topology``."""
+        from gpumon.makers.demo.topology import demo_topology
+
+        return demo_topology(gpus)
 
     def process(self, pid: int) -> GpuProcess | None:
         """What the host knew of a process when the lists were read."""

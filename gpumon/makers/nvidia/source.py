@@ -18,10 +18,8 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from functools import partial
-from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 # Before pynvml, which it imports in 10 ms and not 34.
 from gpumon.makers.nvidia.library import (
@@ -41,14 +39,10 @@ from msgspec.structs import replace
 from gpumon.host.procfs import in_initial_pid_namespace
 from gpumon.makers.backend import (
     EVERY_SECOND,
-    NO_KNOWN_LINKS,
     PERIOD,
     RETRY_SECONDS,
     DriverInfo,
     GpuBackend,
-    Joint,
-    Link,
-    Links,
     Reading,
     pause_after_lists,
 )
@@ -69,6 +63,7 @@ if TYPE_CHECKING:
 
     from gpumon.host.kernel_watcher import Heard
     from gpumon.makers.backend import ListedProcess
+    from gpumon.model.topology import Links
 
 INTEGRATED = frozenset(("5.3", "6.2", "7.2", "8.7", "10.1", "11.0", "12.1"))
 """Compute capabilities that only GPUs without memory of their own have: the Jetsons (Nano, TX2,
@@ -78,17 +73,6 @@ developer.nvidia.com/cuda-gpus. Grace Hopper (9.0) has memory of its own."""
 _WATCHER_PATIENCE = 1.0
 """Seconds for the XID watcher to end before NVML is initialised again: its ``nvmlShutdown`` would
 count against the new initialisation."""
-_LINKS_PATIENCE = 2.0
-"""Seconds after which the links count as unknown."""
-
-_LINK_BY_LEVEL = {
-    pynvml.NVML_TOPOLOGY_INTERNAL: Link.BOARD,
-    pynvml.NVML_TOPOLOGY_SINGLE: Link.SWITCH,
-    pynvml.NVML_TOPOLOGY_MULTIPLE: Link.SWITCHES,
-    pynvml.NVML_TOPOLOGY_HOSTBRIDGE: Link.HOST,
-    pynvml.NVML_TOPOLOGY_NODE: Link.NODE,
-    pynvml.NVML_TOPOLOGY_SYSTEM: Link.SYSTEM,
-}
 
 
 class NvmlBackend(GpuBackend):
@@ -174,7 +158,9 @@ class NvmlBackend(GpuBackend):
 
     def links(self) -> Links:
         """See ``GpuBackend.links``."""
-        return _read_links()
+        from gpumon.makers.nvidia.links import read_links
+
+        return read_links()
 
     def close(self) -> None:
         """See ``Source.close``."""
@@ -375,57 +361,3 @@ def _detect_unified_memory(gpu: NvmlGpu) -> None:
         capability = values["compute_capability"]
         if is_refused and capability is not None:
             values["memory_unified"] = capability in INTEGRATED
-
-
-def _read_links() -> Links:
-    """The links between all GPUs, as ``nvidia-smi topo -m`` shows them.
-
-    They are read once, when several GPUs are selected, on a thread of its own, because the driver
-    may hang. NVML counts its users, so sampling is not affected.
-    """
-    found: list[Links] = []
-    asking = threading.Thread(
-        target=lambda: found.append(_ask_for_links()), name="gpumon-topology", daemon=True
-    )
-    asking.start()
-    asking.join(_LINKS_PATIENCE)
-    return found[0] if found else NO_KNOWN_LINKS
-
-
-def _ask_for_links() -> Links:
-    try:
-        load_library()
-    except OSError:
-        return NO_KNOWN_LINKS
-    library = Library(THIS_SYSTEM.clock)
-    if library.call(None, "nvmlInit_v2"):
-        return NO_KNOWN_LINKS
-    try:
-        gpus = _handles(library)
-        between = {
-            frozenset(pair): _joint(library, *(gpus[uuid] for uuid in pair))
-            for pair in combinations(gpus, 2)
-        }
-    finally:
-        library.call(None, "nvmlShutdown")
-    return Links(between)
-
-
-def _handles(library: Library) -> dict[str, Any]:
-    """The handles of all GPUs that can be opened, by UUID."""
-    gpus = {}
-    _, count = library.ask(None, pynvml.nvmlDeviceGetCount)
-    for index in range(count or 0):
-        failed, handle = library.ask(None, pynvml.nvmlDeviceGetHandleByIndex, index)
-        if not failed:
-            failed, uuid = library.text(None, pynvml.nvmlDeviceGetUUID, handle)
-        if not failed:
-            gpus[uuid] = handle
-    return gpus
-
-
-def _joint(library: Library, *pair: Any) -> Joint:
-    caps = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
-    _, status = library.ask(None, pynvml.nvmlDeviceGetP2PStatus, *pair, caps)
-    _, level = library.ask(None, pynvml.nvmlDeviceGetTopologyCommonAncestor, *pair)
-    return Joint(status == pynvml.NVML_P2P_STATUS_OK, _LINK_BY_LEVEL.get(level, Link.UNKNOWN))

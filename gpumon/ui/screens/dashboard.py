@@ -361,6 +361,10 @@ class DashboardScreen(ListScreen[View, Layout]):
         if self._view.gpu is not None:
             self._view = dashboard_view.point_at_gpu(self._view, uuid)
 
+    def action_topology(self) -> None:
+        """Open the page of the topology."""
+        self._workspace.open_topology()
+
     def show_alerts(self, watched: Watched, unread: int) -> None:
         """Show what is watched, and how many notices of alerts have not been seen."""
         self._view = replace(self._view, watched=watched, unread=unread)

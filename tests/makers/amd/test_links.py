@@ -1,0 +1,84 @@
+"""XGMI between AMD's GPUs, from the topology of the kernel's compute driver."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from gpumon.makers.amd.backend import AmdBackend
+from gpumon.model.topology import Joint, Link
+from tests.makers.amd.machines import NAMES, add, add_kfd_node
+from tests.makers.drm.trees import Tree, write
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+BUSES = ("0000:03:00.0", "0000:43:00.0", "0000:83:00.0")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    """A machine with three GPUs; the nodes 1 to 3 are theirs."""
+    tree = Tree(tmp_path)
+    for number, bus_id in enumerate(BUSES):
+        changes = {"unique_id": f"{number + 1:016x}\n"}
+        add(tree, NAMES[0], changes, bus_id=bus_id, number=number)
+        add_kfd_node(tree, number + 1, 1000 + number, bus_id, 90402)
+    return tree
+
+
+def add_link(tree: Tree, one: int, other: int, kind: int = 11, weight: str = "15") -> None:
+    folder = tree.sys / f"class/kfd/kfd/topology/nodes/{one}/io_links"
+    number = len(list(folder.iterdir())) if folder.exists() else 0
+    write(
+        folder / f"{number}/properties",
+        f"type {kind}\nversion_major 0\nversion_minor 0\nnode_from {one}\nnode_to {other}\n"
+        f"weight {weight}\nmin_latency 0\nmax_bandwidth 64000\n",
+    )
+
+
+def joints(tree: Tree) -> list[Joint]:
+    """Between the GPUs 0 and 1, 0 and 2, 1 and 2."""
+    backend = tree.backend(AmdBackend)
+    backend.open()
+    uuids = [gpu.uuid for gpu in backend.read().gpus]
+    links = backend.links()
+    return [links.of(uuids[a], uuids[b]) for a, b in ((0, 1), (0, 2), (1, 2))]
+
+
+def test_xgmi_and_its_hops_are_read(tree: Tree) -> None:
+    add_link(tree, 1, 0, kind=2, weight="20")  # PCIe to the processor
+    add_link(tree, 1, 2)
+    add_link(tree, 2, 1)
+    add_link(tree, 1, 3, weight="30")
+    add_link(tree, 2, 3, kind=2, weight="40")
+    found = joints(tree)
+    assert found == [
+        Joint(fabric=Link.XGMI, xgmi_hops=1),
+        Joint(fabric=Link.XGMI, xgmi_hops=2),
+        Joint(),
+    ]
+    assert [joint.label for joint in found] == ["XGMI", "XGMI-2", "–"]
+
+
+@pytest.mark.parametrize("weight", ["0", "17", "-15", "x", ""])
+def test_hops_of_an_odd_weight_are_unknown(tree: Tree, weight: str) -> None:
+    add_link(tree, 1, 2, weight=weight)
+    (joint, *_) = joints(tree)
+    assert joint == Joint(fabric=Link.XGMI, xgmi_hops=None)
+    assert joint.label == "XGMI"
+
+
+def test_links_to_nothing_known_are_left_out(tree: Tree) -> None:
+    add_link(tree, 1, 0)  # XGMI to the processor
+    add_link(tree, 1, 1)
+    add_link(tree, 1, 99)
+    write(tree.sys / "class/kfd/kfd/topology/nodes/1/io_links/x/properties", "\x00\xff type")
+    assert joints(tree) == [Joint()] * 3
+
+
+def test_without_compute_driver_no_link_is_known(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    add(tree, NAMES[0])
+    assert tree.backend(AmdBackend).links().between == {}

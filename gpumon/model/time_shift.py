@@ -48,6 +48,7 @@ class TimeShift:
             allocations=snapshot.allocations
             and tuple([self._same(allocation) for allocation in snapshot.allocations]),
             holders=snapshot.holders and self._same(snapshot.holders),
+            accidents=tuple([self._same(accident) for accident in snapshot.accidents]),
         )
         self._last = snapshot, moved
         return moved

@@ -26,6 +26,7 @@ from gpumon.model.metrics import PROCESS_METRIC, Metric, Unit
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS, Gpu, Host
+from gpumon.recording.csv.accident_cells import accidents_cell, parse_accidents, row_accidents
 from gpumon.recording.csv.allocation_cells import (
     allocation_count,
     allocations_in_row,
@@ -54,9 +55,9 @@ if TYPE_CHECKING:
     from gpumon.model.processes import Container
     from gpumon.model.snapshot import MigInstance, Snapshot
 
-VERSION = max(metric.since for metric in GPU_METRICS)
+VERSION = max(4, *(metric.since for metric in GPU_METRICS))
 """Each version after the first added metrics at the end of the GPU file, see ``Metric.since``; the
-third added the allocations and the inference servers too."""
+third added the allocations and the inference servers too, the fourth the accidents."""
 
 TEXT_CHARACTERS = 2000
 """Longest text in a cell; a command line is cut there."""
@@ -379,6 +380,7 @@ GPU_COLUMNS: tuple[CsvColumn, ...] = (
     _column("allocations", _N, "gpu.allocations", "Number of jobs that a scheduler has given the GPU to, or a part of it. Empty without a scheduler, and while that is not known.", value=lambda row: allocation_count(row.snapshot.allocations, row.gpu)),
     _column("allocated.jobs", _T, "gpu.allocated_jobs", "These jobs: scheduler and job, `=` and Slurm's own number for a task of an array or a part of a heterogeneous job, then `mig` and the indices of its MIG devices if it has only these, separated by semicolons; - is unknown. A ? follows a job that may have another GPU instead.", value=_allocated_jobs, write=str, parse=parse_jobs),
     _column("allocated.users", _T, "gpu.allocated_users", "The users of these jobs in the same order, separated by semicolons; nothing between them is unknown.", value=_allocated_users, write=str, parse=parse_users),
+    _column("accidents", _T, "gpu.accidents", "What the kernel reported of the GPU in the last 10 minutes, oldest first: a JSON array with an array per accident, whose items are time (seconds since 1970), kind, UUID, error code, PID, process name, channel, the rest of the line, memory cgroup and bytes of host memory; null is unknown. The first row has the accidents of no GPU, too.", value=lambda row: row_accidents(row.snapshot, row.gpu), write=accidents_cell, parse=parse_accidents),
     *(_metric_column(metric) for metric in _LOGGED if metric.since > 3),
 )
 

@@ -141,13 +141,17 @@ class SequentialGpuReader(GpuReader):
                 # The same cells are damaged again in the next sample.
                 self._last.pop(number, None)
                 return read
-            row = _ReadRow(read.values, read.missing, read.listed, read.allocated, place=number)
+            row = _ReadRow(
+                *(read.values, read.missing, read.listed, read.allocated),
+                accidents=read.accidents,
+                place=number,
+            )
             self._last[number] = _Last(cells, time - wall, row)
         else:
             before = last.row
             values = {**before.values, **changes}
             kept = before.missing, before.listed, before.allocated
-            row = _ReadRow(values, *kept, place=number, changes=changes)
+            row = _ReadRow(values, *kept, accidents=before.accidents, place=number, changes=changes)
             self._last[number] = _Last(cells, last.late, row, last.gpu)
         return row
 

@@ -23,6 +23,7 @@ from gpumon.recording.csv.sample_rows import sample_rows
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from gpumon.model.accidents import Accident
     from gpumon.recording.csv.columns import CsvColumn
     from gpumon.recording.csv.damage import DamageCounter
     from gpumon.recording.csv.headings import Header
@@ -53,6 +54,7 @@ class ParsedGpu(Struct, frozen=True):
         listed: How many processes its list held; ``None`` where there was no list.
         allocated: What it says of the jobs that it is allocated to.
         flaw: See ``damage.flaw_in``.
+        accidents: The accidents in it, by the clock of its cells.
     """
 
     values: dict[str, Any]
@@ -60,6 +62,7 @@ class ParsedGpu(Struct, frozen=True):
     listed: int | None
     allocated: AllocatedGpu = AllocatedGpu()
     flaw: object = None
+    accidents: tuple[Accident, ...] = ()
 
     @property
     def uuid(self) -> str:
@@ -203,7 +206,9 @@ class GpuReader:
         if others.get("mig"):
             values["mig"] = others["mig"]
         allocated = AllocatedGpu(*map(others.get, _ALLOCATED))
-        return ParsedGpu(values, (missing, told), others.get("processes"), allocated, flaw)
+        accidents = others.get("accidents") or ()
+        listed = others.get("processes")
+        return ParsedGpu(values, (missing, told), listed, allocated, flaw, accidents)
 
     def _read(
         self,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.model.snapshot import Snapshot
 from gpumon.model.subset import processes_on
+from gpumon.recording.csv.accident_cells import sample_accidents
 from gpumon.recording.csv.allocation_cells import sample_allocations
 from gpumon.recording.csv.clocks import GRAIN, Clocks, clocks_at, clocks_of
 from gpumon.recording.csv.compression import head, is_packed
@@ -186,6 +187,7 @@ class Part:
             allocations=sample_allocations(
                 (gpu, row.allocated) for gpu, row in zip(gpus, rows, strict=True)
             ),
+            accidents=sample_accidents((row.accidents for row in rows), time - run.wall),
         )
 
     def _processes(self, listing: ProcessList, rows: Sequence[ParsedGpu]) -> tuple[GpuProcess, ...]:

@@ -1,4 +1,4 @@
-"""Finds the events between one snapshot and the next: process starts and exits, errors of a GPU.
+"""Finds the events between a snapshot and the next: process starts and exits, errors, accidents.
 
 A value that is unknown on either side gives no event: a process on a GPU whose list was not read
 neither started nor exited, and a GPU that was absent before starts nothing.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from gpumon.accidents import LatestLists, new_accidents, report_of
 from gpumon.availability import is_full
+from gpumon.model.accidents import AccidentKind
 from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS, clock_event_names
 from gpumon.model.snapshot import ANSWERING, GpuStatus
 from gpumon.recording.recording import Event, EventKind
@@ -18,12 +20,15 @@ from gpumon.text.formatting import gib, gibibytes
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gpumon.model.accidents import Accident
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Gpu, Snapshot
 
 HYSTERESIS = 5.0
 """Slowdowns come and go several times a second, and memory may hover about its limit: less than so
 many seconds after it last was so, it has not begun anew."""
+_SAME_XID = 2.0
+"""The driver and the kernel log date an XID with less than so many seconds between them."""
 _HELD_KEPT = 256
 """Of more moments those are forgotten that are older than ``HYSTERESIS``."""
 
@@ -43,6 +48,7 @@ class EventFinder:
     def __init__(self, full_share: float) -> None:
         self._full_share = full_share
         self._before: Snapshot | None = None
+        self._lists = LatestLists()
         self._since = math.inf
         self._earlier: tuple[Gpu, ...] = ()
         self._missing: dict[str, Gpu] = {}
@@ -61,6 +67,9 @@ class EventFinder:
         if events:
             events = [event for event in events if not self._is_repeated(event)]
         events += self._no_longer_listed(before, snapshot)
+        if before is not None:
+            events += self._accidents(before, snapshot)
+        self._lists.see(snapshot)
         for gpu in snapshot.gpus:
             if gpu.clock_event_reasons and _slowed(gpu):
                 self._held[EventKind.THROTTLED, gpu.uuid] = snapshot.time
@@ -70,6 +79,19 @@ class EventFinder:
             now = snapshot.time
             self._held = {key: at for key, at in self._held.items() if 0 <= now - at < HYSTERESIS}
         return events
+
+    def _accidents(self, before: Snapshot, after: Snapshot) -> Iterable[Event]:
+        for accident, further in new_accidents(before, after):
+            # The kernel log also has accidents from before the recording.
+            if accident.time >= self._since:
+                earlier = self._lists.before(accident.time) or before
+                report = report_of(accident, earlier, after, further)
+                uuid = accident.gpu_uuid
+                subject = uuid or ("" if report.process is None else report.process.id)
+                gpus = () if uuid is None else (uuid,)
+                yield Event(
+                    after.time, EventKind.ACCIDENT, subject, report.sentence, gpus, accident
+                )
 
     def _no_longer_listed(self, before: Snapshot | None, after: Snapshot) -> list[Event]:
         """The GPUs that are missing from two samples in a row, after they were in two.
@@ -128,7 +150,7 @@ def events_between(
             if earlier is not None and earlier is not gpu:
                 events += [
                     Event(after.time, kind, gpu.uuid, f"GPU {gpu.index} {words}", (gpu.uuid,))
-                    for kind, words in _happened(earlier, gpu, full_share, since)
+                    for kind, words in _happened(earlier, gpu, full_share, since, after.accidents)
                 ]
     return events
 
@@ -203,12 +225,13 @@ def _gpus(process: GpuProcess) -> str:
 
 
 def _happened(
-    before: Gpu, after: Gpu, full_share: float, since: float
+    before: Gpu, after: Gpu, full_share: float, since: float, accidents: Iterable[Accident]
 ) -> Iterable[tuple[EventKind, str]]:
     """The events of a GPU, and their text after its number."""
     is_other = (after.xid, after.xid_at) != (before.xid, before.xid_at)
     # The kernel log also tells XIDs from before the recording.
-    if after.xid is not None and is_other and (after.xid_at is None or after.xid_at >= since):
+    is_recent = after.xid is not None and (after.xid_at is None or after.xid_at >= since)
+    if is_other and is_recent and not any(_is_xid_of(accident, after) for accident in accidents):
         yield EventKind.ERROR, f"reported XID {after.xid}"
     if after.status is not before.status and after.status in _BROKEN:
         yield EventKind.ERROR, _BROKEN[after.status]
@@ -221,6 +244,15 @@ def _happened(
     if _is_full(after, full_share) and _is_full(before, full_share) is False:
         free = f"{gibibytes(after.memory_free)} of {gibibytes(after.memory_total)} {gib()}"
         yield EventKind.FULL, f"memory full: {free} free"
+
+
+def _is_xid_of(accident: Accident, gpu: Gpu) -> bool:
+    """Whether an accident is the last XID of a GPU, which is an event of its own."""
+    return (
+        accident.kind is AccidentKind.ERROR_CODE
+        and (accident.gpu_uuid, accident.number) == (gpu.uuid, gpu.xid)
+        and (gpu.xid_at is None or abs(gpu.xid_at - accident.time) <= _SAME_XID)
+    )
 
 
 def _slowed(gpu: Gpu) -> int | None:

@@ -605,6 +605,9 @@ EVENT_SIGNS = {
     EventKind.ERROR: EventSign(
         "✖", "state.critical", "an error: an XID, a GPU lost or silent", "error"
     ),
+    EventKind.ACCIDENT: EventSign(
+        "!", "state.critical", "an accident: the kernel reported an error or a kill", "accident"
+    ),
 }
 """By increasing severity."""
 

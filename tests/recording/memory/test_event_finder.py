@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.model.metrics import CLOCK_EVENT_REASONS, HARMFUL_CLOCK_EVENTS
 from gpumon.model.processes import GpuProcess, ProcessId
 from gpumon.model.snapshot import Gpu, GpuStatus, Snapshot, Trouble, Unknown
@@ -212,3 +213,55 @@ def test_errors_are_told_however_often_they_come() -> None:
 
 def test_the_first_snapshot_tells_nothing() -> None:
     assert EventFinder(SHARE).see(snapshot(NOON, gpu(xid=79), processes=(python(),))) == []
+
+
+# Accidents
+
+
+XID_31 = Accident(NOON + 1.5, AccidentKind.ERROR_CODE, "GPU-0", 31, 41233, "python")
+
+
+def found_in(*snapshots: Snapshot) -> list[Event]:
+    finder = EventFinder(SHARE)
+    return [
+        event
+        for seen in snapshots
+        for event in finder.see(seen)
+        if event.kind in (EventKind.ACCIDENT, EventKind.ERROR)
+    ]
+
+
+def test_an_accident_is_one_event_with_whose_it_was() -> None:
+    card = gpu()
+    broken = replace(card, xid=31, xid_at=NOON + 1)
+    with_it = replace(snapshot(NOON + 3, broken), accidents=(XID_31,))
+    # The kernel log is read after the list that no longer has the process.
+    events = found_in(
+        snapshot(NOON, card, processes=(python(),)),
+        snapshot(NOON + 2, card),
+        with_it,
+        replace(with_it, time=NOON + 4, accidents=(replace(XID_31, time=NOON + 1.501),)),
+    )
+
+    assert [(event.kind, event.time, event.accident) for event in events] == [
+        (EventKind.ACCIDENT, NOON + 3, XID_31)
+    ]
+    assert events[0].sentence.startswith("GPU 0: XID 31, ")
+    assert events[0].sentence.endswith("41233 python of chen")
+    assert (events[0].subject, events[0].gpus) == ("GPU-0", ("GPU-0",))
+
+
+def test_lines_that_follow_from_an_accident_are_no_event() -> None:
+    further = replace(XID_31, number=45, time=NOON + 2.5)
+    events = found_in(
+        snapshot(NOON),
+        replace(snapshot(NOON + 2), accidents=(XID_31,)),
+        replace(snapshot(NOON + 3), accidents=(XID_31, further)),
+    )
+    assert [event.accident for event in events] == [XID_31]
+
+
+def test_accidents_from_before_the_recording_are_no_events() -> None:
+    old = replace(XID_31, time=NOON - 60)
+    assert not found_in(snapshot(NOON), replace(snapshot(NOON + 2), accidents=(old,)))
+    assert not found_in(replace(snapshot(NOON + 2), accidents=(XID_31,)))

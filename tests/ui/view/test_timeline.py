@@ -120,7 +120,7 @@ def test_the_signs_on_the_bar_are_named_and_no_others() -> None:
     assert signs() == ""
     assert signs(EventKind.FULL) == "■ memory full"
     assert signs(EventKind.CAME, EventKind.WENT) == "- ended  + started"
-    every = "✖ error  ▼ slowed down  ■ memory full  - ended  + started"
+    every = "! accident  ✖ error  ▼ slowed down  ■ memory full  - ended  + started"
     assert signs(*EventKind) == every
     for width in range(10, 100):
         assert every.startswith(signs(*EventKind, width=width)), "the worst first, and whole"

@@ -1,0 +1,19 @@
+"""Accidents, joined with whose processes and jobs they concerned.
+
+``report_of`` joins an accident with the snapshots around it, so that the present, the past, a
+replay, a report and other hosts say the same. ``first_lines`` joins the lines of one accident.
+``LatestLists`` keeps the snapshots that a consumer of snapshots needs for that.
+"""
+
+from gpumon.accidents.join import AccidentReport, label_of, report_of
+from gpumon.accidents.latest import LatestLists, new_accidents
+from gpumon.accidents.lines import first_lines
+
+__all__ = [
+    "AccidentReport",
+    "LatestLists",
+    "first_lines",
+    "label_of",
+    "new_accidents",
+    "report_of",
+]

@@ -1,0 +1,61 @@
+"""The newest process lists, for accidents that are reported after a list without the process."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpumon.accidents.lines import SAME_SECONDS, first_lines
+
+if TYPE_CHECKING:
+    from gpumon.model.accidents import Accident
+    from gpumon.model.snapshot import Snapshot
+
+_LISTS_KEPT = 8
+"""The kernel log is read soon after a line is written; lists are read every second or later."""
+
+
+class LatestLists:
+    """Keeps the snapshots with the newest process lists."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Snapshot] = deque(maxlen=_LISTS_KEPT)
+
+    def see(self, snapshot: Snapshot) -> None:
+        """Add the next snapshot."""
+        if snapshot.processes_at is None:
+            return
+        if not self._kept or self._kept[-1].processes_at != snapshot.processes_at:
+            self._kept.append(snapshot)
+
+    def before(self, time: float) -> Snapshot | None:
+        """The newest snapshot whose lists are not newer than a time."""
+        for snapshot in reversed(self._kept):
+            if snapshot.processes_at is not None and snapshot.processes_at <= time:
+                return snapshot
+        return None
+
+
+def new_accidents(before: Snapshot, after: Snapshot) -> list[tuple[Accident, tuple[Accident, ...]]]:
+    """The accidents that only the later snapshot has, each with the lines that follow from it.
+
+    A line that follows from an accident of the earlier snapshot is no new accident.
+    """
+    if not after.accidents or before.accidents == after.accidents:
+        return []
+    known: dict[Accident, list[float]] = {}
+    for accident in before.accidents:
+        known.setdefault(replace(accident, time=0.0), []).append(accident.time)
+    return [
+        (first, further)
+        for first, further in first_lines(after.accidents).items()
+        if not any(_is_known(line, known) for line in (first, *further))
+    ]
+
+
+def _is_known(accident: Accident, known: dict[Accident, list[float]]) -> bool:
+    # The clock of a log, or of another machine, is known to some milliseconds.
+    times = known.get(replace(accident, time=0.0), ())
+    return any(abs(accident.time - time) < SAME_SECONDS for time in times)

@@ -1,4 +1,4 @@
-"""Reads CPU use, memory and load of the machine.
+"""Reads CPU use, memory, load and network adapters of the machine.
 
 psutil is not used: its values are the same, but the first sample has them, and importing it takes
 22 ms.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from gpumon.host.network_watch import NetworkWatch
 from gpumon.host.procfs import in_initial_pid_namespace, read_file
 from gpumon.model.snapshot import Host
 from gpumon.system.system import THIS_SYSTEM
@@ -34,6 +35,7 @@ class MachineReader:
 
     def __init__(self, system: System = THIS_SYSTEM) -> None:
         self._proc = system.proc
+        self._network = NetworkWatch(system)
         self._busy: float | None = None
         self._total = 0.0
         self._cpu_percent: float | None = None
@@ -44,7 +46,10 @@ class MachineReader:
         return os.uname().nodename
 
     def read(self) -> Host:
-        """The machine now, without its driver. The first reading has no ``cpu_percent``."""
+        """The machine now, without its driver.
+
+        The first reading has no ``cpu_percent`` and no network adapters.
+        """
         total, used = self._memory()
         return Host(
             name=self.name,
@@ -54,6 +59,7 @@ class MachineReader:
             memory_total=total,
             memory_used=used,
             in_container=not in_initial_pid_namespace(self._proc),
+            nics=self._network.newest(),
         )
 
     def _measure_cpu(self) -> float | None:

@@ -7,6 +7,7 @@ import re
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
+from gpumon.host.network_ports import find_ports
 from gpumon.host.pci import kernel_name, read_word
 from gpumon.host.procfs import read_file
 from gpumon.model.topology import DeviceKind, Joint, Link, Topology, TopologyDevice
@@ -17,12 +18,10 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
     from gpumon.model.topology import Links
 
-_PCI_DEVICE = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _PCI_ROOT = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
 _CPU_LIST = re.compile(r"[0-9]{1,6}(-[0-9]{1,6})?(,[0-9]{1,6}(-[0-9]{1,6})?)*")
 _CPU_LIST_BYTES = 4096
 _NUMA_NODE = re.compile(r"[0-9]{1,4}")
-_MOST_NICS = 64
 _BELOW_ONE_SWITCH = 2
 """Folders below a PCIe switch on the way to a device: the port of the switch, and the device."""
 
@@ -106,7 +105,7 @@ def _joint(
 def _device(
     kind: DeviceKind, name: str, bus_id: str | None, sys: str, gpu: Gpu | None = None
 ) -> tuple[TopologyDevice, PciPlace]:
-    place = PciPlace() if bus_id is None else _place(bus_id, sys)
+    place = PciPlace() if bus_id is None else pci_place(bus_id, sys)
     device = TopologyDevice(
         kind,
         name,
@@ -119,7 +118,7 @@ def _device(
     return device, place
 
 
-def _place(bus_id: str, sys: str) -> PciPlace:
+def pci_place(bus_id: str, sys: str) -> PciPlace:
     """Where a PCI device is. A node of -1 means that the firmware does not say it."""
     folder = f"{sys}/bus/pci/devices/{bus_id}"
     node = read_word(f"{folder}/numa_node") or ""
@@ -146,18 +145,7 @@ def _cpus(node: int | None, sys: str) -> str | None:
 def _nics(sys: str) -> list[tuple[str, str]]:
     """Names and PCI bus IDs of the network adapters, by name: that of RDMA before that of Linux."""
     found: dict[str, str] = {}
-    for kind in ("infiniband", "net"):
-        folder = f"{sys}/class/{kind}"
-        try:
-            names = sorted(os.listdir(folder))  # noqa: PTH208 - as the rest of this module
-        except OSError:
-            continue
-        for name in names:
-            if len(found) >= _MOST_NICS:
-                break
-            # A virtual interface has no device; that of virtio has a PCI device above it.
-            parts = os.path.realpath(f"{folder}/{name}/device").split("/")
-            devices = [part for part in parts if _PCI_DEVICE.fullmatch(part)]
-            if devices:
-                found.setdefault(devices[-1], name)
+    for port in find_ports(sys):
+        if port.pci_bus_id is not None:
+            found.setdefault(port.pci_bus_id, port.name)
     return sorted((name, bus_id) for bus_id, name in found.items())

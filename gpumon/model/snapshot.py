@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from gpumon.model.accidents import Accident
 from gpumon.model.allocations import Allocation
 from gpumon.model.metrics import NVIDIA, Annotated, Metric, Tier, Unit
+from gpumon.model.network import Nic
 from gpumon.model.number_types import Count, Few, Integer, Real, Time
 from gpumon.model.processes import GpuProcess, HolderScan
 
@@ -295,6 +296,8 @@ class Host(Struct, frozen=True, gc=False, array_like=True):
     in_container: bool | None = None
     # False if the driver lists PIDs of another PID namespace: they cannot be looked up then.
     pids_are_ours: bool = True
+    # Its network adapters, by name; ``None`` where nobody looked.
+    nics: Few[Nic] | None = None
 
 
 class Trouble(Struct, frozen=True, gc=False, array_like=True):

@@ -131,6 +131,7 @@ def test_an_adapter_is_listed_once_by_its_rdma_device(tmp_path: Path) -> None:
     add_device(tmp_path, (*SWITCH, "0000:17:00.0", "0000:18:00.0"))
     adapter = add_device(tmp_path, (*SWITCH, "0000:17:01.0", "0000:19:00.0"))
     add_interface(tmp_path, "infiniband", "mlx5_0", adapter)
+    (adapter / "infiniband/mlx5_0/ports/1").mkdir(parents=True)
     add_interface(tmp_path, "net", "ib0", adapter)
     virtio = add_device(tmp_path, ("pci0000:00", "0000:00:03.0"), "-1") / "virtio0"
     virtio.mkdir()

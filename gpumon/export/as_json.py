@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from gpumon.model.processes import GpuProcess, GpuUse, HolderScan, ProcessId, UnlistedHolder
-    from gpumon.model.snapshot import Gpu, Snapshot
+    from gpumon.model.snapshot import Gpu, Host, Snapshot
 
 SCHEMA = "gpumon.snapshot/1"
 """The value of the key ``schema``."""
@@ -50,6 +50,13 @@ _UNITS = {
     "sampled_at": Unit.TIME,
     "started_at": Unit.TIME,
     "at": Unit.TIME,
+    "speed": Unit.BYTES_PER_SECOND,
+    "received": Unit.BYTES,
+    "transmitted": Unit.BYTES,
+    "receive_rate": Unit.BYTES_PER_SECOND,
+    "transmit_rate": Unit.BYTES_PER_SECOND,
+    "errors_at": Unit.TIME,
+    "link_lost_at": Unit.TIME,
     "since": Unit.TIME,
     "until": Unit.TIME,
     "fan_speeds": Unit.PERCENT,
@@ -139,7 +146,7 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
             *("host", "gpus", "processes", "trouble", "cost", "holders", "reserved"),
             "allocations",
         ),
-        "host": _fields(snapshot.host),
+        "host": _host(snapshot.host),
         "trouble": _fields(snapshot.trouble) if snapshot.trouble else None,
         "cost": _fields(snapshot.cost) if snapshot.cost else None,
         "gpus": [_gpu(gpu) for gpu in snapshot.gpus],
@@ -152,6 +159,11 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
             else [_fields(allocation) for allocation in snapshot.allocations]
         ),
     }
+
+
+def _host(host: Host) -> dict[str, Any]:
+    nics = None if host.nics is None else [_fields(nic) for nic in host.nics]
+    return {**_fields(host), "nics": nics}
 
 
 def _gpu(gpu: Gpu) -> dict[str, Any]:

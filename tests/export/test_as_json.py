@@ -14,6 +14,7 @@ from gpumon.export.as_json import SCHEMA, to_json
 from gpumon.makers.demo import DemoSource
 from gpumon.model.allocations import Allocation
 from gpumon.model.metrics import PROCESS_METRICS
+from gpumon.model.network import Nic, NicKind
 from gpumon.model.processes import (
     Container,
     GpuProcess,
@@ -88,7 +89,8 @@ def test_the_version_of_the_schema_comes_first() -> None:
 def test_every_key_is_there_however_little_is_known() -> None:
     full = replace(DemoSource().sample(), holders=HOLDERS, reserved=RESERVED)
     given = (Allocation("slurm"),)
-    bare = replace(BARE, holders=HOLDERS, reserved=RESERVED, allocations=given)
+    host = replace(BARE.host, nics=(Nic("eth0", NicKind.ETHERNET),))
+    bare = replace(BARE, host=host, holders=HOLDERS, reserved=RESERVED, allocations=given)
     assert keys(told(bare)) == keys(told(full))
 
 

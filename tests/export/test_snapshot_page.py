@@ -11,6 +11,7 @@ import pytest
 from gpumon.export.as_json import SCHEMA, to_json
 from gpumon.model.allocations import Allocation
 from gpumon.model.metrics import PROCESS_METRICS
+from gpumon.model.network import Nic, NicKind
 from gpumon.model.processes import (
     CgroupMemory,
     GpuProcess,
@@ -39,7 +40,7 @@ TOLD: Any = json.loads(
     to_json(
         Snapshot(
             time=1.0,
-            host=Host("ada-07"),
+            host=Host("ada-07", nics=(Nic("mlx5_0", NicKind.ROCE),)),
             gpus=(Gpu(0, "GPU-0", mig=(MigInstance("MIG-0", 0),)),),
             processes=(
                 GpuProcess(
@@ -69,6 +70,7 @@ FACTS = {metric.json_key for metric in PROCESS_METRICS if not metric.in_load}
     [
         ("snapshot", TOLD.keys()),
         ("host", TOLD["host"].keys()),
+        ("nics", TOLD["host"]["nics"][0].keys()),
         ("cost", TOLD["cost"].keys()),
         ("gpu", GPU.keys() - METRICS),
         ("mig", GPU["mig"][0].keys()),
@@ -87,7 +89,8 @@ FACTS = {metric.json_key for metric in PROCESS_METRICS if not metric.in_load}
 )
 def test_the_page_explains_every_key_and_no_other(name: str, told: set[str]) -> None:
     table = TEXT.partition(f"<!-- keys: {name} -->\n")[2].partition("\n\n")[0]
-    explained = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    keys = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", table, re.MULTILINE)
+    explained = re.findall(r"\w+", " ".join(keys))
     assert sorted(explained) == sorted(told)
 
 

@@ -66,7 +66,7 @@ _IDLE_WATTS = 71.0
 _TEMPERATURE_TARGET = 87
 
 # The values that nvidia-smi shows for a machine with eight H100 SXM.
-_PCI_BUSES = ("1B", "43", "52", "61", "9D", "C3", "D1", "DF")
+PCI_BUSES = ("1B", "43", "52", "61", "9D", "C3", "D1", "DF")
 _STATIC: dict[str, Any] = {
     "name": "NVIDIA H100 80GB HBM3",
     "architecture": "Hopper",
@@ -348,7 +348,7 @@ def make_gpus(random: Random, *, sound: bool) -> tuple[DemoGpu, ...]:
             uuid=_uuid(random),
             fixed={
                 **_STATIC,
-                "pci_bus_id": f"00000000:{_PCI_BUSES[index]}:00.0",
+                "pci_bus_id": f"00000000:{PCI_BUSES[index]}:00.0",
                 "minor_number": index,
                 "serial": f"165{random.randrange(10**10):010d}",
             },

@@ -18,6 +18,7 @@ from gpumon.makers.demo.gpus import (
     read,
     utilization_of,
 )
+from gpumon.makers.demo.network import demo_nics
 from gpumon.makers.demo.scenario import (
     GIB,
     GPU_LOST,
@@ -200,6 +201,7 @@ class DemoBackend(GpuBackend):
             ),
             memory_total=1008 * GIB,
             memory_used=int((205 + 17 * mean(busy, now, 20.0)) * GIB),
+            nics=demo_nics(busy, now),
         )
 
     def _on(self, gpus: set[int]) -> list[tuple[Role, tuple[Share, ...]]]:

@@ -60,10 +60,3 @@ class Nic(Struct, frozen=True, gc=False, array_like=True):
     # The nearest GPUs, by PCI bus ID; none if no GPU is nearer than others by another processor.
     near: Few[str] = ()
     nearness: str | None = None  # Their connection: ``PIX``, ``PXB``, ``PHB`` or ``NODE``.
-
-    def warns(self, now: float) -> bool:
-        """Whether it lost its link or had errors a short time ago."""
-        return any(
-            at is not None and now - at < RECENT_SECONDS
-            for at in (self.errors_at, self.link_lost_at)
-        )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from gpumon.ui.background import run_in_thread
 from gpumon.ui.screens.page import SCROLL, PageScreen
 from gpumon.ui.view.key_names import FooterKey, footer_key
+from gpumon.ui.view.network_view import nic_rows
 from gpumon.ui.view.page_layout import Section, page_rows, text_rows
 from gpumon.ui.view.topology_page import topology_rows
 
@@ -62,7 +63,16 @@ class TopologyScreen(PageScreen):
 
     def page(self, width: int) -> list[Row]:
         """See ``PageScreen.page``."""
-        return page_rows([Section("", self._matrix)], width)
+        sections = [Section("", self._matrix)]
+        latest = self._history.latest
+        if latest is not None:
+            sections.append(
+                Section(
+                    "Network adapters",
+                    lambda size: nic_rows(latest.host, latest.gpus, latest.time, size),
+                )
+            )
+        return page_rows(sections, width)
 
     def _matrix(self, width: int) -> list[Row]:
         if self._viewed_time.is_past:

@@ -29,6 +29,7 @@ from gpumon.ui.view.chart_series import MEMORY, POWER, window_title
 from gpumon.ui.view.gpu_charts import chart_rows, least_height
 from gpumon.ui.view.gpu_memory import holder_rows, holders_of, memory_rows, process_holders
 from gpumon.ui.view.gpu_text import core_name, short_name
+from gpumon.ui.view.network_view import near_nics, nic_text, nic_warning
 from gpumon.ui.view.page_layout import (
     Fact,
     Section,
@@ -388,6 +389,10 @@ def _identity(gpu: Gpu, snapshot: Snapshot | None, width: int) -> list[Row]:
         has_cuda = maker_of(gpu.name).has_cuda
         cuda = f"CUDA {snapshot.host.cuda_version or UNKNOWN}" if has_cuda else ""
         facts.append(Fact("Driver", driver, note=cuda))
+        facts += [
+            Fact("Nearest NIC", nic_text(nic), note=nic_warning(nic, snapshot.time))
+            for nic in near_nics(snapshot.host, gpu)
+        ]
     facts.append(Fact("To use it (y)", assignment_line([gpu.uuid], gpus)))
     return fact_rows(facts, width, 20)
 

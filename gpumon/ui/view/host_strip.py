@@ -1,6 +1,7 @@
 """The line of the host: CPU, memory and load over time, and the share of the GPU processes.
 
-It adds to the header: the cores in use, the free memory, three load averages, and who uses them.
+It adds to the header: the cores in use, the free memory, three load averages, who uses them, and
+the traffic of the network adapters.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from gpumon.model.arithmetic import known_sum
 from gpumon.text.cells import Field, Row, braille, fill, row_width, spark
-from gpumon.text.formatting import UNKNOWN, fit, gibibytes, printable
+from gpumon.text.formatting import UNKNOWN, cell_width, fit, gibibytes, printable
 from gpumon.ui.view.chart_series import HOST_SERIES, end_of_chart
+from gpumon.ui.view.network_view import host_text, host_warnings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,6 +30,8 @@ _LEAST_GRAPH = 8
 """The least cells of each graph beside the text on the GPU processes."""
 _SHORT_TEXT, _LONG_TEXT = 38, 72
 """Cells of that text without and with the busiest process: constant, so that no graph moves."""
+_NETWORK_TEXT = 33
+"""Cells of the text on the network adapters, with the gap before it."""
 
 
 def host_height(height: int) -> int:
@@ -65,17 +69,13 @@ def host_rows(
         # A number that is cut would look like another number.
         heads[-1] = _load_head(host, count=1)
     spare = width - around - sum(map(row_width, heads))
-    size = next(
-        (
-            cells
-            for cells in (_LONG_TEXT, _SHORT_TEXT)
-            if spare - cells >= _LEAST_GRAPH * len(heads)
-        ),
-        0,
+    network_text, network_style = host_text(host, now)
+    size, network_size = _text_sizes(
+        network_text, spare, len(heads), is_warning=bool(host_warnings(host, now))
     )
     text = memo(_use_text, processes, size == _LONG_TEXT) if size else ""
     # The first graphs get the cells that are left over.
-    each, more = divmod(max(0, spare - size), len(heads))
+    each, more = divmod(max(0, spare - size - network_size), len(heads))
     rooms = [each + (place < more) for place in range(len(heads))]
     ends = [end_of_chart(now, seconds, 2 * max(1, room)) for room in rooms]
     key = (ends, seconds, tall, rooms, host.memory_total, host.cpu_count)
@@ -88,8 +88,23 @@ def host_rows(
             fields += [*start, (graph[y], series.style), (" " * _GAP, "")]
         if y == tall - 1:
             fields.append((fit(text, size), "dim"))
+            fields.append((fit(f"  {network_text}", network_size), network_style))
         rows.append(fill((field for field in fields if field[0]), width))
     return rows
+
+
+def _text_sizes(network: str, spare: int, graphs: int, *, is_warning: bool) -> tuple[int, int]:
+    """The cells of the texts on the GPU processes and on the network adapters.
+
+    A warning is shown even if the graphs have no room.
+    """
+    for_network = cell_width(network) + _GAP if is_warning else _NETWORK_TEXT if network else 0
+    room = spare if is_warning else spare - _LEAST_GRAPH * graphs
+    sizes = [
+        *((size, for_network) for size in (_LONG_TEXT, _SHORT_TEXT)),
+        *([(0, for_network)] if is_warning else [(_LONG_TEXT, 0), (_SHORT_TEXT, 0)]),
+    ]
+    return next((both for both in sizes if sum(both) <= room), (0, 0))
 
 
 def _cpu_head(host: Host) -> list[Field]:

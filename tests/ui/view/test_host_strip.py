@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from gpumon.findings import conditions
+from gpumon.model.network import Nic, NicKind
 from gpumon.model.snapshot import Host
 from gpumon.recording.history import History
 from gpumon.text.cells import row_width
@@ -123,3 +124,26 @@ def test_a_tiny_terminal_has_none() -> None:
     parts = Dashboard(history).rows(history.latest, View(interval=1.0, host_strip=True), 50, 12)
     assert parts.host == []
     assert len(parts.tiny) == 12
+
+
+NIC = Nic("mlx5_0", NicKind.ROCE, up=True, receive_rate=1e9, transmit_rate=2e9)
+
+
+def shown_with(nic: Nic, width: int) -> str:
+    history = seen()
+    there = msgspec.structs.replace(host(69), nics=(nic,))
+    (row,) = host_rows(Memo(), there, (), history, history.now, 60.0, width, 1)
+    assert row_width(row) == width
+    return "".join(text for text, _ in row)
+
+
+def test_the_traffic_of_the_network_stands_where_there_is_room() -> None:
+    assert "NIC  1.0 GB/s in,  2.0 GB/s out" in shown_with(NIC, 200)
+    assert "NIC" not in shown_with(NIC, 100)
+    assert "GPU processes" in shown_with(NIC, 140)
+
+
+def test_a_lost_link_stands_on_a_narrow_line_too() -> None:
+    lost = msgspec.structs.replace(NIC, up=False, link_lost_at=NOON + 9)
+    for width in (100, 140, 200):
+        assert "mlx5_0: link down 1m ago" in shown_with(lost, width)

@@ -5,6 +5,7 @@ a DCGM name; an unknown value gives no sample. ``STATUS``, a metric of gpumon,
 says whether each GPU responds, so that a GPU without known values is visible too. The metrics of
 ``USER_METRICS`` say what each user has: three series per user, whatever the number of processes.
 Those of ``SERVER_METRICS`` say what inference servers do: a series for each model of a user.
+Those of ``NIC_METRICS`` say what network adapters do.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.allocations import Allocation
     from gpumon.model.metrics import Metric
+    from gpumon.model.network import Nic
     from gpumon.model.processes import GpuProcess
     from gpumon.model.serving import InferenceServer
     from gpumon.model.snapshot import Gpu, Snapshot
@@ -105,6 +107,29 @@ SERVER_METRICS: dict[str, tuple[str, Callable[[Sequence[GpuProcess]], float | No
 """Help text and value by name, of the processes of all servers with the same labels: engine, model,
 user and host. An unknown part gives no sample. Bounded by ``model_label`` and the users."""
 
+NIC_METRICS: dict[str, tuple[str, Callable[[Nic], float | None]]] = {
+    "gpumon_nic_up": (
+        "Whether the network adapter has a link and can carry traffic.",
+        lambda nic: nic.up,
+    ),
+    "gpumon_nic_speed_bytes": (
+        "Bytes per second that its link carries in each direction.",
+        lambda nic: nic.speed,
+    ),
+    "gpumon_nic_receive_bytes_total": ("Bytes that it received.", lambda nic: nic.received),
+    "gpumon_nic_transmit_bytes_total": ("Bytes that it sent.", lambda nic: nic.transmitted),
+    "gpumon_nic_errors_total": ("Errors of all kinds.", lambda nic: nic.errors),
+    "gpumon_nic_link_losses_total": (
+        "How often its link went down.",
+        lambda nic: nic.link_losses,
+    ),
+}
+"""Help text and value by name, for each adapter; an unknown value gives no sample. A name that ends
+in ``_total`` is that of a counter."""
+_NIC_LABELS = ("nic", "kind", "numa", "Hostname")
+_LONGEST_NIC = 64
+"""Characters of its name at most; those of Linux have 15."""
+
 _CONVERSIONS: dict[Unit, tuple[str, Callable[[float], float], Callable[[float], float]]] = {
     Unit.BYTES: ("MiB", lambda size: size // 2**20, lambda size: size * 2**20),
     Unit.JOULES: ("mJ", lambda joules: round(joules * 1000), lambda energy: energy / 1000),
@@ -136,10 +161,10 @@ def as_text(found: Iterator[Family]) -> str:
     registry.register(_Families(found))
     text = generate_latest(registry).decode()
     # The library would add _total to every counter, which dcgm-exporter does not.
-    for metric in GPU_METRICS:
-        if metric.is_counter:
-            name = metric.dcgm
-            text = text.replace(f"# TYPE {name} gauge\n", f"# TYPE {name} counter\n")
+    counters = [metric.dcgm for metric in GPU_METRICS if metric.is_counter]
+    counters += [name for name in NIC_METRICS if name.endswith("_total")]
+    for name in counters:
+        text = text.replace(f"# TYPE {name} gauge\n", f"# TYPE {name} counter\n")
     return text
 
 
@@ -200,6 +225,7 @@ def families(*snapshots: Snapshot) -> Iterator[Family]:
     yield from _allocations(snapshots)
     yield from _user_families(snapshots)
     yield from _server_families(snapshots)
+    yield from _nic_families(snapshots)
 
 
 def _allocations(snapshots: Sequence[Snapshot]) -> Iterator[Family]:
@@ -249,6 +275,23 @@ def _server_families(snapshots: Sequence[Snapshot]) -> Iterator[Family]:
     for name, (about, value_of) in SERVER_METRICS.items():
         values = [(each, value_of(processes)) for each, processes in sorted(served.items())]
         yield from gauge(name, about, labels, values)
+
+
+def _nic_families(snapshots: Sequence[Snapshot]) -> Iterator[Family]:
+    # Names that are the same once they are safe to print are one series.
+    nics = {
+        (
+            printable(nic.name[:_LONGEST_NIC]),
+            nic.kind.value,
+            "" if nic.numa_node is None else str(nic.numa_node),
+            printable(snapshot.host.name),
+        ): nic
+        for snapshot in snapshots
+        for nic in snapshot.host.nics or ()
+    }
+    for name, (about, value_of) in NIC_METRICS.items():
+        values = [(labels, value_of(nic)) for labels, nic in nics.items()]
+        yield from gauge(name, about, _NIC_LABELS, values)
 
 
 def _idle_memory(process: GpuProcess) -> int | None:

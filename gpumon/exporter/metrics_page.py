@@ -144,7 +144,11 @@ class MetricsPages:
             for gpu in snapshot.gpus
         )
         old_list = self._is_old(snapshot.processes_at, snapshot)
-        return replace(snapshot, gpus=gpus, processes=() if old_list else snapshot.processes)
+        if old_list:
+            # The network adapters are read with the lists.
+            host = replace(snapshot.host, nics=None)
+            return replace(snapshot, host=host, gpus=gpus, processes=())
+        return replace(snapshot, gpus=gpus)
 
 
 def _driver_families(host: str, *, up: bool, sampled_at: float | None = None) -> Iterator[Family]:

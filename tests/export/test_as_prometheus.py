@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpumon.export.as_prometheus import (
+    NIC_METRICS,
     SERVER_METRICS,
     STATUS,
     USER_METRICS,
@@ -22,6 +23,7 @@ from gpumon.export.as_prometheus import (
 )
 from gpumon.makers.demo import DemoSource
 from gpumon.model.metrics import Unit
+from gpumon.model.network import Nic, NicKind
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS, Gpu, GpuStatus, Host, Snapshot
@@ -321,6 +323,40 @@ def test_a_model_without_an_end_is_cut() -> None:
     assert len(name) <= 128
 
 
+def test_a_network_adapter_has_a_series_and_what_is_unknown_none() -> None:
+    nic = Nic(
+        "mlx5_0",
+        NicKind.ROCE,
+        up=False,
+        received=7,
+        transmitted=8,
+        errors=0,
+        link_losses=2,
+        numa_node=1,
+    )
+    text = to_prometheus(replace(of(), host=Host("ada", nics=(nic, Nic("e", NicKind.OTHER)))))
+    told = {family.name: family for family in text_string_to_metric_families(text)}
+    assert {name: (found.type, found.samples[0].value) for name, found in told.items()} == {
+        "gpumon_nic_up": ("gauge", 0),
+        "gpumon_nic_receive_bytes": ("counter", 7),
+        "gpumon_nic_transmit_bytes": ("counter", 8),
+        "gpumon_nic_errors": ("counter", 0),
+        "gpumon_nic_link_losses": ("counter", 2),
+    }
+    for family in told.values():
+        (sample,) = family.samples
+        assert sample.name in NIC_METRICS
+        assert sample.labels == {"nic": "mlx5_0", "kind": "roce", "numa": "1", "Hostname": "ada"}
+
+
+def test_the_name_of_an_adapter_is_cut_and_safe_to_print() -> None:
+    nics = tuple(Nic("\x1b[2J" + "x" * 10**6 + end, NicKind.ETHERNET, up=True) for end in "ab")
+    text = to_prometheus(replace(of(), host=Host("ada", nics=nics)))
+    assert text.count("gpumon_nic_up{") == 1
+    assert len(text) < 1000
+    assert "\x1b" not in text
+
+
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 def test_promtool_objects_to_nothing_but_names_of_dcgm() -> None:
     told = to_prometheus(DemoSource().sample())
@@ -330,7 +366,9 @@ def test_promtool_objects_to_nothing_but_names_of_dcgm() -> None:
     dcgms = ("label names should be written in 'snake_case'", 'should have "_total" suffix')
     lines = checked.stderr.splitlines()
     assert [line for line in lines if not any(one in line for one in dcgms)] == []
-    assert not any(line.startswith(("gpumon_user_", "gpumon_server_")) for line in lines)
+    assert not any(
+        line.startswith(("gpumon_user_", "gpumon_server_", "gpumon_nic_")) for line in lines
+    )
 
 
 @given(texts)

@@ -14,6 +14,7 @@ from gpumon.exporter.label_limits import MOST_NAMES, NAME_SECONDS, LabelLimits
 from gpumon.exporter.metrics_page import MetricsPages
 from gpumon.makers.demo import DemoSource
 from gpumon.model.allocations import Allocation
+from gpumon.model.network import Nic, NicKind
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
 from gpumon.model.serving import InferenceServer
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot, Trouble
@@ -125,9 +126,11 @@ def test_values_are_told_for_three_intervals_and_fifteen_seconds_at_least(
     interval: float, age: float, told: int
 ) -> None:
     taken = of(a_gpu(sampled_at=NOON - age), time=NOON, processes=(process(1, "ann"),))
-    scrape = rendered(replace(taken, processes_at=NOON - age), interval=interval)
+    host = replace(taken.host, nics=(Nic("mlx5_0", NicKind.ROCE, up=True),))
+    scrape = rendered(replace(taken, host=host, processes_at=NOON - age), interval=interval)
     assert len(scrape.values("DCGM_FI_DEV_FB_USED")) == told
     assert len(scrape.values("gpumon_user_gpus", "user")) == told
+    assert len(scrape.values("gpumon_nic_up", "nic")) == told
     assert scrape.up == told
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from gpumon.export.as_prometheus import (
     DRIVER_UP,
+    NIC_METRICS,
     SERVER_METRICS,
     STATE,
     STATUS,
@@ -44,6 +45,7 @@ EXPORTED = {
     *(name for _, name, _, _ in exported_metrics()),
     *USER_METRICS,
     *SERVER_METRICS,
+    *NIC_METRICS,
     *JOB_METRICS,
     *(STATUS, STATE, XID_LAST_SEEN, DRIVER_UP, SAMPLE_TIME),
 }

@@ -87,6 +87,11 @@ def print_sample(options: argparse.Namespace, form: str, *, by_process: bool) ->
 
         lookup = Lookup.of(machine)
         snapshot = lookup.look_once(snapshot)
+    if form in {"json", "prometheus"} and machine.name is None and snapshot.is_live:
+        from gpumon.host.network_watch import NetworkWatch
+
+        # One sample is too short for them.
+        snapshot = replace(snapshot, host=replace(snapshot.host, nics=NetworkWatch().first()))
     asked: list[ProcessId] = []
     user = options.user
     shown, filters = _filtered(snapshot, user, options.filter, asked.append)

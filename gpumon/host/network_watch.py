@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 READ_SECONDS = 2.0
 """Time between readings."""
+_PATIENCE = 1.0
 _OLD_SECONDS = 10.0
 """Without an answer for as long, nothing is known of the adapters."""
 
@@ -30,7 +31,7 @@ class NetworkWatch:
         self._system = system
         self._reader: NetworkReader | None = None
         self._began: float | None = None
-        self._running = False
+        self._thread: Thread | None = None
         self._newest: tuple[Nic, ...] | None = None
 
     def newest(self) -> tuple[Nic, ...] | None:
@@ -40,24 +41,30 @@ class NetworkWatch:
             ``None`` until the first reading is complete, or if one does not come back.
         """
         now = self._clock.monotonic()
-        if self._running:
-            return None if now - (self._began or 0.0) > _OLD_SECONDS else self._newest
-        if self._began is None or now - self._began >= READ_SECONDS:
-            self._began, self._running = now, True
+        began = self._began
+        if self._thread is not None and self._thread.is_alive():
+            return self._newest if began is None or now - began <= _OLD_SECONDS else None
+        if began is None or now - began >= READ_SECONDS:
+            self._began = now
+            self._thread = Thread(target=self._read, name="gpumon-network", daemon=True)
             try:
-                Thread(target=self._read, name="gpumon-network", daemon=True).start()
+                self._thread.start()
             except RuntimeError:
                 # No more threads are allowed: it is tried again.
-                self._running, self._newest = False, None
+                self._thread, self._newest = None, None
+        return self._newest
+
+    def first(self) -> tuple[Nic, ...] | None:
+        """The adapters now; waits for them, but not for long."""
+        self.newest()
+        if self._thread is not None:
+            self._thread.join(_PATIENCE)
         return self._newest
 
     def _read(self) -> None:
-        try:
-            if self._reader is None:
-                # What it needs is not imported before the first frame.
-                from gpumon.host.network import NetworkReader
+        if self._reader is None:
+            # What it needs is not imported before the first frame.
+            from gpumon.host.network import NetworkReader
 
-                self._reader = NetworkReader(self._system)
-            self._newest = self._reader.read()
-        finally:
-            self._running = False
+            self._reader = NetworkReader(self._system)
+        self._newest = self._reader.read()

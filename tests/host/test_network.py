@@ -347,6 +347,13 @@ def test_an_adapter_that_does_not_answer_delays_no_sample(tree: Tree, device: Pa
     newest(watch, lambda nics: nics is not None and nics[0].speed == 12_500_000_000)
 
 
+def test_who_has_one_sample_waits_for_the_adapters(tree: Tree, device: Path) -> None:
+    tree.interface("ens1", device)
+    nics = NetworkWatch(tree.system).first()
+    assert nics is not None
+    assert [nic.name for nic in nics] == ["ens1"]
+
+
 def test_the_adapters_of_this_machine_are_read() -> None:
     real = {
         folder.name: int((folder / "statistics/rx_bytes").read_text())

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from contextlib import redirect_stdout
 from functools import partialmethod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -444,6 +445,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 _PATIENTLY = f"""
 from functools import partialmethod
+from pathlib import Path
 from types import SimpleNamespace
 from gpumon.sampling.enrichment import Lookup
 Lookup.look_once = partialmethod(Lookup.look_once, patience={PATIENCE})
@@ -590,3 +592,25 @@ def test_whose_processes_are_listed_changes_nothing_about_a_card() -> None:
         nobody = snapshot("--user", "somebody-else", env=driver.env(), said=said).splitlines()
     assert "free" not in everybody[2], "somebody is on the GPU"
     assert nobody[2] == everybody[2]
+
+
+@pytest.mark.parametrize("form", ["json", "prometheus"])
+def test_one_sample_has_the_network_adapters_of_this_machine(form: str) -> None:
+    real = {path.parent.name for path in Path("/sys/class/net").glob("*/device")}
+    if not real:
+        pytest.skip("this machine has no network adapter")
+    with Driver([h100()]) as driver:
+        command = [*GPUMON, "snapshot", "--format", form]
+        told = subprocess.run(
+            command, env=driver.env(), capture_output=True, text=True, check=True
+        ).stdout
+    if form == "json":
+        found = {nic["name"] for nic in json.loads(told)["host"]["nics"]}
+    else:
+        found = {
+            sample.labels["nic"]
+            for family in text_string_to_metric_families(told)
+            for sample in family.samples
+            if sample.name == "gpumon_nic_receive_bytes_total"
+        }
+    assert found & real

@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING
 from gpumon.cli import values
 from gpumon.cli.commands import Command
 from gpumon.cli.option_groups import ASCII, Option, TimeOption, output_format
-from gpumon.cli.output import configure_output, fail, load_settings
+from gpumon.cli.output import configure_output, fail, say
+from gpumon.config.settings import MOST_CO2, MOST_PRICE
 from gpumon.text.time_parsing import FORMS
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
+    from gpumon.config import Settings
+    from gpumon.config.settings import LocalHistory
     from gpumon.recording.archive import FoundArchive
     from gpumon.report.chosen_job import ChosenJob
+    from gpumon.report.price import Price
 
 
 _HEADINGS = """\
@@ -27,6 +32,7 @@ headings of the table:
   GPU-H               GPUs with a compute process, times hours
   ALLOC, UNUSED       GPUs allocated to a job, times hours; without computing
   kWh, Wh             energy
+  COST, CO2-kg        its cost and carbon dioxide, with --price and --co2
   HEAT, BRAKE         how long slowed down by heat, by the power brake,
   HW-SLOW, CAPPED     by the hardware for other reasons; at the power limit
   EMPTY               how long busy, but most multiprocessors without work
@@ -51,15 +57,26 @@ def _job(text: str) -> ChosenJob:
     return job
 
 
-def _find_history() -> FoundArchive:
+def _find_history(settings: LocalHistory) -> FoundArchive:
     """The history of this machine."""
     from gpumon.host.machine import MachineReader
     from gpumon.recording.archive import FoundArchive, find_archive
 
-    settings = load_settings().history
     if not settings.use:
         return FoundArchive(note="The configuration says not to use the history of this machine.")
     return find_archive(MachineReader().name, settings.folder or None)
+
+
+def _amount(most: float, what: str) -> Callable[[str], float]:
+    """Reads a number from 0 to ``most``; ``what`` names it in a refusal, with its article."""
+
+    def read(text: str) -> float:
+        known = values.match(r"[0-9]{1,9}(\.[0-9]{1,9})?", text)
+        if not known or float(text) > most:
+            values.refuse(f"{text!r} is not {what}: give a number from 0 to {most:g}")
+        return float(text)
+
+    return read
 
 
 class ReportCommand(Command):
@@ -96,6 +113,20 @@ class ReportCommand(Command):
         ),
         TimeOption("--from", metavar="TIME", dest="first", help=f"start time: {FORMS}"),
         TimeOption("--to", metavar="TIME", dest="last", help="end time (same formats as --from)"),
+        Option(
+            "--price",
+            metavar="NUMBER",
+            type=_amount(MOST_PRICE, "a price"),
+            help="show what the energy costs, at so much for a kWh (default: that of the "
+            "configuration, which also has the currency)",
+        ),
+        Option(
+            "--co2",
+            metavar="GRAMS",
+            type=_amount(MOST_CO2, "an amount of CO2 in grams"),
+            help="show the carbon dioxide of the energy, at so many grams for a kWh (default: "
+            "that of the configuration)",
+        ),
         Option("--plot", action="store_true", help="also draw utilisation and memory of the GPUs"),
         output_format("json", "csv"),
     )
@@ -110,17 +141,22 @@ class ReportCommand(Command):
         return None
 
     def run(self, options: argparse.Namespace) -> int:
+        from gpumon.config import load
         from gpumon.report.output import print_report
 
+        loaded = load()
+        for error in loaded.errors:
+            say(error.sentence)
+        settings = loaded.settings
         hosts = None
         if options.host is not None:
             from gpumon.fleet.host_names import read_hosts
 
-            hosts = frozenset(read_hosts(options.host, load_settings().hosts.groups))
+            hosts = frozenset(read_hosts(options.host, settings.hosts.groups))
         configure_output(options, options.format)
         history = None
         if not options.files:
-            found = _find_history()
+            found = _find_history(settings.history)
             if found.archive is None:
                 return fail(f"{found.note} To sum up a log, name one of its files.")
             history = found.archive
@@ -132,6 +168,16 @@ class ReportCommand(Command):
             last=options.last,
             hosts=hosts,
             job=options.job,
+            price=_price(options, settings),
             form=options.format,
             plot=options.plot,
         )
+
+
+def _price(options: argparse.Namespace, settings: Settings) -> Price:
+    """The price of the command line, else of the configuration; 0 is none."""
+    from gpumon.report.price import Price
+
+    price = settings.report.price if options.price is None else options.price
+    co2 = settings.report.co2 if options.co2 is None else options.co2
+    return Price(price or None, settings.report.currency if price else "", co2 or None)

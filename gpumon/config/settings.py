@@ -29,11 +29,19 @@ Command: TypeAlias = Annotated[str, "a command as in a shell, on one line"]
 Line: TypeAlias = Annotated[str, "a text on one line"]
 
 
+MOST_SHORT = 8
+MOST_PRICE = 100_000
+"""The highest price of a kilowatt hour, in any currency."""
+MOST_CO2 = 10_000
+"""The most grams of carbon dioxide for a kilowatt hour; coal causes about 1,000."""
+
+
 class Marker(Enum):
     """What a value is, where its type does not say it."""
 
     COLUMN = auto()  # The key of a column.
     COLUMNS = auto()
+    SHORT = auto()  # A text of at most ``MOST_SHORT`` characters.
     PORTS = auto()  # Texts by the port of a server.
     APART = auto()  # Not a setting: ``gpumon.config.reading`` reads it.
 
@@ -137,6 +145,33 @@ class LocalHistory(Struct, frozen=True):
     ] = ""
 
 
+class Report(Struct, frozen=True):
+    """What energy costs in ``gpumon report``; see ``docs/report.md``."""
+
+    price: Annotated[
+        float,
+        Number(
+            "the price of a kilowatt hour, as --price; without one (0) no cost is shown",
+            "a number",
+            0,
+            MOST_PRICE,
+        ),
+    ] = 0.0
+    currency: Annotated[
+        str, Marker.SHORT, Meta(description="the currency of the price, such as EUR")
+    ] = ""
+    co2: Annotated[
+        float,
+        Number(
+            "the grams of carbon dioxide for a kilowatt hour, as --co2; without any (0) none "
+            "are shown",
+            "grams",
+            0,
+            MOST_CO2,
+        ),
+    ] = 0.0
+
+
 class Keys(Struct, frozen=True):
     """The keys of the screens."""
 
@@ -192,6 +227,7 @@ class Settings(Struct, frozen=True):
     prometheus: Prometheus = Prometheus()
     serving: Serving = Serving()
     history: LocalHistory = LocalHistory()
+    report: Report = Report()
     keys: Keys = Keys()
     alerts: Annotated[tuple[AlertTable, ...], Marker.APART] = ()
 

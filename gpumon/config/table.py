@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args, get_origin,
 from msgspec import Meta, Struct
 
 from gpumon.config.columns import COLUMN, COLUMN_SETS, DEFAULT_COLUMNS, GPU_COLUMN, whole_choice
-from gpumon.config.settings import DEFAULT_THEME, VARIABLES, Marker, Settings
+from gpumon.config.settings import DEFAULT_THEME, MOST_SHORT, VARIABLES, Marker, Settings
 from gpumon.config.suggestions import did_you_mean
 from gpumon.config.toml_text import toml
 from gpumon.model.thresholds import SECONDS, Number
@@ -118,6 +118,12 @@ def _is_text(value: object, *, may_be_empty: bool = False) -> bool:
     return may_be_empty or bool(value.strip())
 
 
+def _is_short(value: object) -> bool:
+    return (
+        isinstance(value, str) and _is_text(value, may_be_empty=True) and len(value) <= MOST_SHORT
+    )
+
+
 def _are_texts(value: object) -> bool:
     return isinstance(value, dict) and all(
         key.strip() and _is_text(text) for key, text in value.items()
@@ -161,6 +167,8 @@ def _reader(kind: Any, note: object, meta: Meta, default: object) -> tuple[str, 
         return f"a list of columns or sets: {_COLUMN_NAMES}", read_columns
     if note is Marker.COLUMN:
         return _choice(f"a column: {', '.join(COLUMN)}", COLUMN)
+    if note is Marker.SHORT:
+        return _valid_if(f"a text of at most {MOST_SHORT} characters", _is_short)
     if isinstance(note, str):
         return _valid_if(note, partial(_is_text, may_be_empty=default == ""))
     if kind is bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpumon.report.chosen_job import CHOSEN, ChosenJob
 from gpumon.report.owners import ALLOCATION_GROUPINGS, BY_PROCESSES
+from gpumon.report.price import NO_PRICE, Price
 from gpumon.report.sums import Served, Sums
 from gpumon.text.csv_cells import iso_time as moment
 from gpumon.text.formatting import UNKNOWN, duration, printable
@@ -78,6 +80,23 @@ class ReportRow(Struct, frozen=True):
     gpu: GpuTotals | None = None  # the GPU, if it is one
     subject: Subject | None = None  # the user, process or job, if it is one
     indices: tuple[int, ...] = ()  # the indices of the GPUs of a host, ascending
+    price: Price = NO_PRICE
+
+    @property
+    def kilowatt_hours(self) -> float | None:
+        """The energy used; ``None`` if none of it is known."""
+        energy = self.sums.energy
+        return energy.joules / KWH if energy.known else None
+
+    @property
+    def cost(self) -> float | None:
+        """The cost of that energy; ``None`` if it or the price is unknown."""
+        return self.price.cost(self.kilowatt_hours)
+
+    @property
+    def co2(self) -> float | None:
+        """The kilograms of carbon dioxide of that energy; ``None`` if they are unknown."""
+        return self.price.co2(self.kilowatt_hours)
 
     @property
     def gpu_name(self) -> str:
@@ -101,6 +120,17 @@ class UsageReport(Struct, frozen=True):
     missing: float  # missing seconds of that GPU
     # the job that alone is reported; ``gpus`` are then its sums, too
     job: ChosenJob | None = None
+    price: Price = NO_PRICE
+
+    @property
+    def whole(self) -> ReportRow:
+        """All lines together as one row."""
+        return ReportRow(self.by, None, self.total, price=self.price)
+
+    def priced(self, price: Price) -> UsageReport:
+        """The same report with this price of energy."""
+        lines = tuple([replace(line, price=price) for line in self.lines])
+        return replace(self, lines=lines, price=price)
 
     @property
     def energy_unit(self) -> EnergyUnit:
@@ -199,11 +229,6 @@ def _server_idle(sums: Sums) -> float | None:
     return round(sums.server_idle.total / 3600, 6) if sums.server_idle.known else None
 
 
-def _energy(sums: Sums) -> float | None:
-    """The energy used in kilowatt hours; ``None`` if none of it is known."""
-    return round(sums.energy.joules / KWH, 6) if sums.energy.known else None
-
-
 def _spent(name: str) -> Callable[[ReportRow], float | None]:
     """The energy used in the time of a ``TimeSum``; ``None`` if it, or that time, is unknown."""
 
@@ -284,10 +309,13 @@ FIGURES: tuple[Figure, ...] = (
     Figure("busy_hours", BY, _hours("busy"), "Hours times GPUs with a utilisation above 0.", "BUSY", adds_up=_GPUS),
     Figure("idle_hours", BY, _hours("idle"), "Hours times GPUs with a utilisation of 0 and a compute process; if the log lists no processes, with more memory in use than an unused GPU needs.", "IDLE", adds_up=_GPUS),
     Figure("idle_known", BY, _known("idle"), "Share of the time for which that was known, 0 to 1.", adds_up=_GPUS),
-    Figure("energy_kwh", BY, lambda line: _energy(line.sums), "Energy used; for a subject its share, see `energy_estimated`.", "kWh, Wh", adds_up=BY),
+    Figure("energy_kwh", BY, lambda line: _rounded(line.kilowatt_hours, 6), "Energy used; for a subject its share, see `energy_estimated`.", "kWh, Wh", adds_up=BY),
     Figure("energy_known", BY, _known("energy"), "Share of the time for which it was known, 0 to 1.", adds_up=BY),
     Figure("energy_source", BY, lambda line: line.sums.energy.source, "`counter`: the GPU's energy counter; `power`: power draw integrated over time; `counter+power`: both.", adds_up=BY),
     Figure("energy_estimated", BY, lambda line: line.by in BY_PROCESSES, "true for subjects: a GPU's energy is split among its processes by SM share, or equally if any share is unknown or all are 0.", adds_up=BY),
+    Figure("cost", BY, lambda line: _rounded(line.cost, 6), "Cost of that energy in `currency`, see [Cost and CO₂](#cost-and-co2); unknown without a price.", "COST", adds_up=BY),
+    Figure("currency", BY, lambda line: line.price.currency or None, "The currency of `cost`, if it is configured.", adds_up=BY),
+    Figure("co2_kg", BY, lambda line: _rounded(line.co2, 6), "Kilograms of carbon dioxide for that energy; unknown without `--co2`.", "CO2-kg", adds_up=BY),
     Figure("heat_hours", BY, _hours("heat"), "Hours times GPUs slowed down by heat (SW thermal, HW thermal).", "HEAT", adds_up=_GPUS),
     Figure("power_brake_hours", BY, _hours("brake"), "The same by HW power brake, which the machine's power supply requests.", "BRAKE", adds_up=_GPUS),
     Figure("hw_slowdown_hours", BY, _hours("hardware"), "The same by HW slowdown for neither of these reasons.", "HW-SLOW", adds_up=_GPUS),

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpumon.findings.lag import lags, usual_load
-from gpumon.report.figures import ReportRow
 from gpumon.report.table import time_of
 from gpumon.text.formatting import UNKNOWN, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from gpumon.report.figures import UsageReport
+    from gpumon.report.figures import ReportRow, UsageReport
     from gpumon.report.sums import Sums
 
 WIDTH = 80
@@ -27,7 +26,7 @@ _HostLoad = tuple[float, str]
 
 def gpu_hours(report: UsageReport) -> str:
     """The GPU-hours of the job, in a sentence."""
-    total = ReportRow(report.by, None, report.total)
+    total = report.whole
     used, allocated = report.total.computing, report.total.allocated
     parts = [f"{time_of('allocated')(total)} allocated"]
     if used.known:

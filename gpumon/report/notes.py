@@ -118,6 +118,8 @@ def _sources(report: UsageReport) -> list[str]:
             "No processes were logged: GPU-hours are unknown, and IDLE is the time at 0 % "
             "utilisation with more memory in use than an unused GPU needs."
         )
+    if report.price.note:
+        found.append(report.price.note)
     energy = report.gpus.energy
     for seconds, what in (
         (energy.impossible, "went down, or up by more than a GPU can use,"),

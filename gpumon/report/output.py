@@ -19,11 +19,12 @@ from gpumon.recording.csv.damage import damage_notes
 from gpumon.recording.csv.hosts import in_words
 from gpumon.recording.recording import NO_SAMPLES, RecordingError
 from gpumon.report.curves import Curves
-from gpumon.report.figures import KWH, SCHEMA, ReportRow, UsageReport, figures_of, make_report
+from gpumon.report.figures import KWH, SCHEMA, UsageReport, figures_of, make_report
 from gpumon.report.job_text import WIDTH, gpu_hours, lagging, lagging_note, shortened
 from gpumon.report.notes import notes, wrapped
 from gpumon.report.owners import BY_PROCESSES
 from gpumon.report.parallel import PART_BYTES, tally_parts
+from gpumon.report.price import NO_PRICE, Price
 from gpumon.report.reading import (
     HostChoice,
     PastNeededError,
@@ -67,6 +68,7 @@ def print_report(
     last: str | None = None,
     hosts: frozenset[str] | None = None,
     job: ChosenJob | None = None,
+    price: Price = NO_PRICE,
     form: str = "table",
     plot: bool = False,
     out: TextIO | None = None,
@@ -84,6 +86,7 @@ def print_report(
         last: The text of ``--to``.
         hosts: Only these hosts.
         job: Only this job, with a line for each host; ``by`` is then ``job``.
+        price: What energy costs.
         form: ``table``, ``json`` or ``csv``.
         plot: Whether to draw the GPUs' curves below the table.
         out: The output stream; standard output by default.
@@ -119,6 +122,7 @@ def print_report(
             return _fail(NO_SAMPLES if empty else _no_processes(without_processes, by))
         choice = HostChoice(hosts)
         report, curves = _read(logs, by, window, choice, job, plot=plot)
+        report = report.priced(price)
     except RecordingError as error:
         return _fail(error.sentence)
     damaged = damage_notes({path: damage for log in logs for path, damage in log.damage.items()})
@@ -215,7 +219,7 @@ def _write_job(
 def _to_json(report: UsageReport, notes: Sequence[str]) -> str:
     """A report as one object, with a line break at its end."""
     figures = figures_of(report.by)
-    total = ReportRow(report.by, None, report.total)
+    total = report.whole
     adding = report.by
     own: dict[str, Any] = {"energy_without_process_kwh": round(report.alone / KWH, 6)}
     if report.job is not None:
@@ -229,6 +233,8 @@ def _to_json(report: UsageReport, notes: Sequence[str]) -> str:
         "lines": [{one.key: _harmless(one.read(line)) for one in figures} for line in report.lines],
         "total": {one.key: one.read(total) for one in figures if adding in one.adds_up},
         **own,
+        "price_per_kwh": report.price.per_kwh,
+        "co2_grams_per_kwh": report.price.co2_grams,
         "notes": list(notes),
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"

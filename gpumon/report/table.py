@@ -24,6 +24,7 @@ from gpumon.report.figures import (
     user_names,
 )
 from gpumon.report.owners import ALLOCATION_GROUPINGS, BY_PROCESSES
+from gpumon.report.price import digits_for
 from gpumon.text.command_lines import shorten_command
 from gpumon.text.formatting import (
     UNKNOWN,
@@ -103,6 +104,22 @@ def _energy(unit: EnergyUnit) -> Callable[[ReportRow], str]:
     return _marked(
         "energy", lambda sums: unit.format(sums.energy.joules) if sums.energy.known else UNKNOWN
     )
+
+
+def _by_energy(amount: float | None, digits: int, line: ReportRow) -> str:
+    """An amount that follows from the energy, marked as that is."""
+    text = UNKNOWN if amount is None else f"{amount:.{digits}f}"
+    return _marked("energy", lambda _: text)(line)
+
+
+def _cost(largest: float | None) -> Callable[[ReportRow], str]:
+    digits = digits_for(largest)
+    return lambda line: _by_energy(line.cost, digits, line)
+
+
+def _co2(largest: float | None) -> Callable[[ReportRow], str]:
+    digits = digits_for(largest)
+    return lambda line: _by_energy(line.co2, digits, line)
 
 
 def _amount(name: str) -> Callable[[ReportRow], str]:
@@ -186,6 +203,8 @@ _ALLOCATED = (*_GPUS, *ALLOCATION_GROUPINGS)
 # fmt: off
 _HOST = _Column("HOST", ("host",), lambda line: printable(line.host or UNKNOWN), text=True, least=8)
 _ENERGY = _Column(KILOWATT_HOURS.name, BY, _energy(KILOWATT_HOURS), total=True, each=True)
+_COST = _Column("COST", BY, _cost(None), total=True, each=True, quiet=(UNKNOWN,))
+_CO2 = _Column("CO2-kg", BY, _co2(None), total=True, each=True, quiet=(UNKNOWN,))
 _FIRST = _Column("FIRST", BY, _seen(lambda sums: sums.first, _DAY_AND_TIME), drop=30)
 _LAST = _Column("LAST", BY, _seen(lambda sums: sums.last, _DAY_AND_TIME), drop=31)
 _COLUMNS = (
@@ -212,6 +231,8 @@ _COLUMNS = (
     _Column("ALLOC", _ALLOCATED, time_of("allocated"), drop=12, total=True, quiet=("0s", UNKNOWN)),
     _Column("UNUSED", _ALLOCATED, time_of("unused"), drop=4, total=True, quiet=("0s", UNKNOWN)),
     _ENERGY,
+    _COST,
+    _CO2,
     _Column("HEAT", BY, time_of("heat"), drop=16, total=True, quiet=("0s", UNKNOWN)),
     _Column("BRAKE", BY, time_of("brake"), drop=26, total=True, quiet=("0s", UNKNOWN)),
     _Column("HW-SLOW", BY, time_of("hardware"), drop=27, total=True, quiet=("0s", UNKNOWN)),
@@ -268,7 +289,15 @@ def left_out(report: UsageReport, width: int) -> list[str]:
 def _columns(report: UsageReport) -> list[_Column]:
     """The columns that have information."""
     unit = report.energy_unit
-    of = {_ENERGY: replace(_ENERGY, heading=unit.name, show=_energy(unit))}
+    of = {
+        _ENERGY: replace(_ENERGY, heading=unit.name, show=_energy(unit)),
+        _COST: replace(
+            _COST,
+            heading=f"COST {printable(report.price.currency)}".rstrip(),
+            show=_cost(report.whole.cost),
+        ),
+        _CO2: replace(_CO2, show=_co2(report.whole.co2)),
+    }
     if _is_short(report):
         of[_FIRST] = replace(_FIRST, show=_seen(lambda sums: sums.first, _TIME_OF_DAY))
         of[_LAST] = replace(_LAST, show=_seen(lambda sums: sums.last, _TIME_OF_DAY))
@@ -293,9 +322,9 @@ def _columns(report: UsageReport) -> list[_Column]:
 def _fitting(report: UsageReport, width: int) -> list[_Column]:
     """The columns that fit."""
     columns = _columns(report)
-    whole = ReportRow(report.by, None, report.total)
     shown = {
-        column.heading: [column.show(line) for line in (*report.lines, whole)] for column in columns
+        column.heading: [column.show(line) for line in (*report.lines, report.whole)]
+        for column in columns
     }
     needed = {one.heading: _least(one, shown[one.heading]) for one in columns}
     while sum(needed[one.heading] for one in columns) + len(_BETWEEN) * (len(columns) - 1) > width:
@@ -340,9 +369,8 @@ def _totals(report: UsageReport, columns: Sequence[_Column]) -> list[str] | None
     """The row of totals; none for a single row."""
     if len(report.lines) < 2:
         return None
-    whole = ReportRow(report.by, None, report.total)
     shown = [
-        column.show(whole)
+        column.show(report.whole)
         if column.total and (report.by not in BY_PROCESSES or column.each or report.job is not None)
         else ""
         for column in columns

@@ -92,7 +92,7 @@ class NetworkReader:
             self._places = _places({port.pci_bus_id for port in ports}, self._system.sys)
         before, self._before = self._before, {}
         return tuple(
-            sorted((self._nic(port, before.get(port.name)) for port in ports), key=_by_name)
+            sorted((self._nic(port, before.get(port.folder)) for port in ports), key=_by_name)
         )
 
     def _nic(self, port: Port, before: _Counters | None) -> Nic:
@@ -100,7 +100,7 @@ class NetworkReader:
         counters = (_interface if port.is_interface else _rdma)(port, now)
         if before is not None:
             counters = _with_sightings(before, counters, self._system.clock.time())
-        self._before[port.name] = counters
+        self._before[port.folder] = counters
         place = self._places[port.pci_bus_id]
         return Nic(
             name=port.name,

@@ -63,6 +63,7 @@ _UNITS = {
     "rss": Unit.BYTES,
     "used": Unit.BYTES,
     "limit": Unit.BYTES,
+    "memory": Unit.BYTES,
     "sm": Unit.PERCENT,
     "memory_activity": Unit.PERCENT,
     "encoder": Unit.PERCENT,
@@ -144,7 +145,7 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
         **_fields(
             snapshot,
             *("host", "gpus", "processes", "trouble", "cost", "holders", "reserved"),
-            "allocations",
+            *("allocations", "accidents"),
         ),
         "host": _host(snapshot.host),
         "trouble": _fields(snapshot.trouble) if snapshot.trouble else None,
@@ -158,6 +159,7 @@ def snapshot_json(snapshot: Snapshot) -> dict[str, Any]:
             if snapshot.allocations is None
             else [_fields(allocation) for allocation in snapshot.allocations]
         ),
+        "accidents": [_fields(accident) for accident in snapshot.accidents],
     }
 
 

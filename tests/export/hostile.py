@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.model.allocations import Allocation
 from gpumon.model.processes import (
     Container,
@@ -109,4 +110,7 @@ def snapshot_of(text: str) -> Snapshot:
         processes_at=1_763_700_000.0,
         holders=HolderScan(at=1_763_700_000.0, suspects=(suspect,)),
         allocations=(Allocation(scheduler=text, job=text, user=text, devices=(text,), nodes=text),),
+        accidents=(
+            Accident(1.0, AccidentKind.OTHER, text, None, 7, text, text, text, cgroup=text),
+        ),
     )

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from gpumon.export.as_json import SCHEMA, to_json
 from gpumon.makers.demo import DemoSource
+from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.model.allocations import Allocation
 from gpumon.model.metrics import PROCESS_METRICS
 from gpumon.model.network import Nic, NicKind
@@ -90,7 +91,14 @@ def test_every_key_is_there_however_little_is_known() -> None:
     full = replace(DemoSource().sample(), holders=HOLDERS, reserved=RESERVED)
     given = (Allocation("slurm"),)
     host = replace(BARE.host, nics=(Nic("eth0", NicKind.ETHERNET),))
-    bare = replace(BARE, host=host, holders=HOLDERS, reserved=RESERVED, allocations=given)
+    bare = replace(
+        BARE,
+        accidents=(Accident(1.0, AccidentKind.RESET),),
+        host=host,
+        holders=HOLDERS,
+        reserved=RESERVED,
+        allocations=given,
+    )
     assert keys(told(bare)) == keys(told(full))
 
 

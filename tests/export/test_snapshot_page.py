@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gpumon.export.as_json import SCHEMA, to_json
+from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.model.allocations import Allocation
 from gpumon.model.metrics import PROCESS_METRICS
 from gpumon.model.network import Nic, NicKind
@@ -57,6 +58,7 @@ TOLD: Any = json.loads(
             ),
             reserved=(Reserved("GPU-0"),),
             allocations=(Allocation("slurm"),),
+            accidents=(Accident(1.0, AccidentKind.RESET),),
         )
     )
 )
@@ -84,6 +86,7 @@ FACTS = {metric.json_key for metric in PROCESS_METRICS if not metric.in_load}
         ("holders", TOLD["holders"].keys()),
         ("reserved", TOLD["reserved"][0].keys()),
         ("allocations", TOLD["allocations"][0].keys()),
+        ("accidents", TOLD["accidents"][0].keys()),
         ("suspect", TOLD["holders"]["suspects"][0].keys()),
     ],
 )
@@ -100,5 +103,5 @@ def test_the_tables_of_the_page_are_those_of_the_metrics() -> None:
 
 def test_the_page_names_the_schema_and_every_word_of_a_list_of_words() -> None:
     assert f"`{SCHEMA}`" in TEXT
-    for word in (*GpuStatus, *Unknown, *HoldReason):
+    for word in (*GpuStatus, *Unknown, *HoldReason, *AccidentKind):
         assert f"`{word.value}`" in TEXT

@@ -5,15 +5,15 @@ replay, a report and other hosts say the same. ``first_lines`` joins the lines o
 ``LatestLists`` keeps the snapshots that a consumer of snapshots needs for that.
 """
 
-from gpumon.accidents.join import AccidentReport, label_of, report_of
+from gpumon.accidents.join import LEFT_SECONDS, AccidentReport, report_of
 from gpumon.accidents.latest import LatestLists, new_accidents
 from gpumon.accidents.lines import first_lines
 
 __all__ = [
+    "LEFT_SECONDS",
     "AccidentReport",
     "LatestLists",
     "first_lines",
-    "label_of",
     "new_accidents",
     "report_of",
 ]

@@ -89,10 +89,10 @@ class AccidentReport(NamedTuple):
 
     @property
     def left_text(self) -> str:
-        """What left its GPUs: ``nothing`` if all stayed, empty if that is not known."""
+        """What left its GPUs: ``nothing``, a dash if nobody was there, empty if not known."""
         if self.left is None:
             return ""
-        return _names(self.left) or "nothing"
+        return _names(self.left) or ("nothing" if self.present else "–")
 
     @property
     def lost_text(self) -> str:
@@ -107,7 +107,7 @@ class AccidentReport(NamedTuple):
         return f"{where}{self.what.replace(': ', ', ', 1)}{whose}"
 
 
-def label_of(accident: Accident, gpu: Gpu | None) -> str:
+def _label(accident: Accident, gpu: Gpu | None) -> str:
     """What an accident is, in short; ``gpu`` is its GPU, if that is listed."""
     if accident.kind is AccidentKind.ERROR_CODE and accident.number is not None:
         return error_code(accident.number, None if gpu is None else gpu.name).label
@@ -133,7 +133,7 @@ def report_of(
         accident,
         further,
         None if gpu is None else gpu.index,
-        label_of(accident, gpu),
+        _label(accident, gpu),
         _meaning(accident, gpu),
     )
     if before is None or before.processes_at is None:

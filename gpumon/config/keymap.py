@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         "process",
         "job",
         "alerts",
+        "accidents",
         "help",
         "themes",
         "columns",
@@ -370,7 +371,10 @@ KEYMAP: tuple[KeyAction, ...] = (
             "step_on", "]", "step(1)", "Forward in time by a sample", synonyms="rewind history past"
         ),
         changeable(
-            "next_event", "n", "event(1)", "Next event: process started or exited, error, full"
+            "next_event",
+            "n",
+            "event(1)",
+            "Next event: process started or exited, error, accident, full",
         ),
         changeable("event_before", "b", "event(-1)", "Previous event"),
         changeable(
@@ -542,6 +546,15 @@ KEYMAP: tuple[KeyAction, ...] = (
             synonyms="warnings messages",
         ),
         fixed("alerts", "enter", "open", "Open the GPU or process", "open subject"),
+        changeable(
+            "accidents",
+            "x",
+            "accidents",
+            "List accidents: errors and resets of GPUs, processes that the kernel killed",
+            "accidents",
+            synonyms="xid crash oom failure dead",
+        ),
+        fixed("accidents", "enter", "open", "Go back to that moment", "open moment"),
     ),
     *in_group(
         "Sort",

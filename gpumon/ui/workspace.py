@@ -166,6 +166,10 @@ class Workspace:
         """Open the page of the topology."""
         self._app.call_later(self._push, self._topology_page)
 
+    def open_accidents(self) -> None:
+        """Open the page of accidents."""
+        self._app.call_later(self._push, self._accidents_page)
+
     def leave(self) -> None:
         """Leave the dashboard for what lies under it, if there is something."""
         self._app.call_later(self._leave)
@@ -201,3 +205,8 @@ class Workspace:
         from gpumon.ui.screens.topology import TopologyScreen
 
         return TopologyScreen(self)
+
+    def _accidents_page(self) -> PageScreen:
+        from gpumon.ui.screens.accidents import AccidentsScreen
+
+        return AccidentsScreen(self)

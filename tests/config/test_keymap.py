@@ -114,8 +114,8 @@ def test_vim_moves_everywhere_and_ends_with_shift() -> None:
 
 def test_the_keys_in_force_are_those_of_the_preset_and_the_changed_ones() -> None:
     assert keys_in_force("default", {}) == {}
-    vim = keys_in_force("vim", {"end": ("x",), "tree": ("F",)})
-    assert (vim["end"], vim["tree"], vim["next_line"]) == (("x",), ("F",), ("down", "j"))
+    vim = keys_in_force("vim", {"end": ("z",), "tree": ("F",)})
+    assert (vim["end"], vim["tree"], vim["next_line"]) == (("z",), ("F",), ("down", "j"))
     assert vim["scroll up"] == ("up", "k")
     assert vim["themes.go('last')"] == ("end", "G")
     # The keys with which gpumon comes, wanted back.
@@ -153,20 +153,20 @@ def test_what_is_wanted_is_held_against_the_keys_of_the_preset() -> None:
 
 
 def test_a_key_that_is_free_is_given() -> None:
-    assert settle({"end": ["x", "f5"]}) == ({"end": ("x", "f5")}, {})
+    assert settle({"end": ["z", "f5"]}) == ({"end": ("z", "f5")}, {})
     assert settle({"mine": ["k"], "end": ["m"]}) == ({"mine": ("k",), "end": ("m",)}, {})
 
 
 def test_a_key_of_another_action_is_refused_and_both_keep_theirs() -> None:
-    granted, refused = settle({"mine": ["x", "k"]})
+    granted, refused = settle({"mine": ["z", "k"]})
     assert granted == {}
     assert 'k is already the key for "end"' in refused["mine"]
 
 
 def test_of_two_that_want_the_same_the_first_gets_it() -> None:
-    granted, refused = settle({"mine": ["x"], "end": ["x"]})
-    assert granted == {"mine": ("x",)}
-    assert 'x is already the key for "mine"' in refused["end"]
+    granted, refused = settle({"mine": ["z"], "end": ["z"]})
+    assert granted == {"mine": ("z",)}
+    assert 'z is already the key for "mine"' in refused["end"]
 
 
 def test_who_is_refused_is_in_the_way_with_the_usual_keys() -> None:
@@ -214,12 +214,12 @@ def test_an_action_that_pages_have_cannot_have_a_key_that_every_page_has() -> No
     there = {one.name for one in rows("app", "gpu", "process") if not one.fixed}
     assert on_pages == there - {"quit"}
     granted, refused = settle(
-        {"tag": ["x"], "copy": ["space"], "tree": ["home"], "first_line": "z", "quit": ["q", "0"]}
+        {"tag": ["$"], "copy": ["space"], "tree": ["home"], "first_line": "z", "quit": ["q", "0"]}
     )
     assert set(granted) == {"tag", "tree", "first_line", "quit"}
     said = 'space is already the key for "page down"; its usual keys stay'
     assert refused == {"copy": said}
-    assert 'q is already the key for "back"' in settle({"quit": ["x"], "end": ["q"]})[1]["end"]
+    assert 'q is already the key for "back"' in settle({"quit": ["z"], "end": ["q"]})[1]["end"]
 
 
 @pytest.mark.parametrize("key", ["", "xy", "f25", "ctrl+", "hyper+x", "\n", 5, [], ["x", 5], {}])

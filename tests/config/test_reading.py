@@ -109,7 +109,7 @@ stuck_utilization = 90
 stuck_power_share = 0.2
 stuck_after = 60.5
 [keys]
-end = "x"
+end = "z"
 "mine" = ["$", "ctrl+F5"]
 """)
     assert said(loaded) == []
@@ -121,7 +121,7 @@ end = "x"
     assert (settings.units.memory, settings.units.temperature) == ("GB", "F")
     assert (lines.hot_margin, lines.hot_unknown, lines.full_share) == (8, 80, 0.1)
     assert (lines.idle_after, lines.stuck_after, lines.stuck_utilization) == (600, 60.5, 90)
-    assert settings.keys.changed == {"end": ("x",), "mine": ("$", "ctrl+f5")}
+    assert settings.keys.changed == {"end": ("z",), "mine": ("$", "ctrl+f5")}
 
 
 def test_every_mistake_is_told_with_its_line_and_all_else_holds(
@@ -456,7 +456,7 @@ def test_the_file_to_begin_with_changes_nothing_and_names_everything(
 
 
 def test_what_is_in_force_is_a_file_that_says_the_same(written: Callable[..., Loaded]) -> None:
-    loaded = written('interval = 2\n[keys]\nend = "x"\n', GPUMON_UNITS="F")
+    loaded = written('interval = 2\n[keys]\nend = "z"\n', GPUMON_UNITS="F")
     told = effective(loaded)
     assert "interval = 2 " in told
     assert "# the file, line 1" in told
@@ -464,7 +464,7 @@ def test_what_is_in_force_is_a_file_that_says_the_same(written: Callable[..., Lo
     again = written(told)
     assert said(again) == []
     assert again.settings.units == loaded.settings.units
-    assert again.settings.keys.changed["end"] == ("x",)
+    assert again.settings.keys.changed["end"] == ("z",)
 
 
 _words = st.sampled_from([*SETTINGS, "keys", "keys.end", "sort", "units", "wrong", "a.b"])

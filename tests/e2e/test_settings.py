@@ -90,7 +90,7 @@ def test_read_only_by_the_file_ends_nothing(started: Callable[..., Screen]) -> N
 
 KEYS = """
 [keys]
-end = "x"
+end = "$"
 filter = ["F5", "z"]
 help = "i"
 sort_age = ","
@@ -110,23 +110,23 @@ def test_changed_keys_do_what_they_are_for(started: Callable[..., Screen]) -> No
         screen.wait_for(r"18 processes[\s\S]*\n q quit")
         # The help page tells the changed keys.
         screen.type("i")
-        screen.wait_for(r"F5 z +Filter the processes[\s\S]*x +End the process")
+        screen.wait_for(r"F5 z +Filter the processes[\s\S]*\$ +End the process")
         screen.wait_gone(r"\n q quit")
         screen.type("\x1b")
         screen.wait_for(r"18 processes[\s\S]*\n q quit")
         screen.type("\x1b[B\x1b[B")
-        screen.wait_for(" i help .*x end….*F5 filter")
+        screen.wait_for(r" i help .*\$ end….*F5 filter")
         screen.type(",")
         screen.wait_for("AGE▼")
-        screen.type("kx")
+        screen.type("k$")
         screen.wait_for("Send TERM")
         screen.type("\x1b")
         screen.wait_gone("Send TERM")
         # Pages go by them too.
         screen.wait_for("Enter details")
         screen.type("\r")
-        screen.wait_for("Esc back.* x end….*s show secrets")
-        screen.type("kx")
+        screen.wait_for(r"Esc back.* \$ end….*s show secrets")
+        screen.type("k$")
         screen.wait_for("Send TERM")
 
 
@@ -153,7 +153,7 @@ def test_sentences_and_footers_call_changed_keys_by_their_names(
 change_side = "f6"
 previous_line = "z"
 first_line = "f7"
-pause = "x"
+pause = "z"
 graph = "p"
 step_back = "f8"
 sort_where = "f10"
@@ -164,7 +164,7 @@ chart_1m = "f12"
         heading(screen)
         screen.type("\r")
         screen.wait_for("choose a process first: z ↓, or a GPU: F6")
-        screen.type("x")
+        screen.type("z")
         screen.wait_for("paused; x resumes")
         screen.type("x]")
         screen.wait_for("this is now: F8 goes back in time")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.alerts.notice import process_key
 from gpumon.ui.keys import bindings_of
-from gpumon.ui.screens.page import SCROLL, PageScreen
+from gpumon.ui.screens.cursor_page import CursorPage
+from gpumon.ui.screens.page import SCROLL
 from gpumon.ui.view.alerts_page import alert_rows
 from gpumon.ui.view.key_names import FooterKey, footer_key
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from gpumon.ui.workspace import Workspace
 
 
-class AlertsScreen(PageScreen):
+class AlertsScreen(CursorPage["Notice"]):
     """The notices, newest first, with a cursor that opens their subject, and what is watched."""
 
     scope: ClassVar[KeyScope] = "alerts"
@@ -32,9 +33,6 @@ class AlertsScreen(PageScreen):
     def __init__(self, workspace: Workspace) -> None:
         super().__init__(workspace)
         self._alerts = workspace.alerts
-        self._notices: tuple[Notice, ...] = ()
-        self._cursor: Notice | None = None
-        self._owners: list[int | None] = []
 
     @property
     def heading(self) -> str:
@@ -44,29 +42,20 @@ class AlertsScreen(PageScreen):
     @property
     def footer_keys(self) -> Sequence[FooterKey]:
         """See ``PaintedScreen.footer_keys``."""
-        opened = [footer_key("open subject", label="open")] if self._notices else []
+        opened = [footer_key("open subject", label="open")] if self._items else []
         return (footer_key("back"), footer_key("help"), *opened, SCROLL)
-
-    @property
-    def _chosen(self) -> int | None:
-        """The index of the notice under the cursor."""
-        return next(
-            (index for index, notice in enumerate(self._notices) if notice is self._cursor), None
-        )
 
     def follow(self) -> None:
         """Add the new notices; the cursor stays on its notice."""
-        self._notices = tuple(self._alerts.notices)
+        self._list(tuple(self._alerts.notices))
         self._alerts.read()
-        if self._chosen is None and self._notices:
-            self._cursor = self._notices[0]
 
     def page(self, width: int) -> list[Row]:
         """See ``PageScreen.page``."""
         configured = self._alerts.alerts
         notes = (*self._alerts.troubles, *filter(None, (configured.note,)))
         rows, self._owners = alert_rows(
-            self._notices,
+            self._items,
             self._chosen,
             self._alerts.watch_list(),
             configured.alerts,
@@ -75,45 +64,6 @@ class AlertsScreen(PageScreen):
             width,
         )
         return rows
-
-    # -- the cursor ------------------------------------------------------------------------------
-
-    def _point_at(self, index: int) -> None:
-        if not self._notices:
-            return
-        self._cursor = self._notices[max(0, min(index, len(self._notices) - 1))]
-        self._rows = self.page(self._rows_width)
-        own = [row for row, owner in enumerate(self._owners) if owner == self._chosen]
-        last = len(self._rows) - 1 if self._chosen == len(self._notices) - 1 else own[-1]
-        self._top = min(max(self._top, last - self.body_height + 1), own[0])
-        self.draw()
-
-    def action_scroll_rows(self, rows: int) -> None:
-        """Move the cursor."""
-        if self._chosen is None:
-            super().action_scroll_rows(rows)
-        else:
-            self._point_at(self._chosen + rows)
-
-    def action_scroll_pages(self, pages: int) -> None:
-        """Move the cursor by a page less one row."""
-        self.action_scroll_rows(pages * max(1, self.body_height - 1))
-
-    def action_scroll_edge(self, edge: int) -> None:
-        """Move the cursor to the newest or oldest notice."""
-        if self._chosen is None:
-            super().action_scroll_edge(edge)
-        else:
-            self._point_at(0 if edge < 0 else len(self._notices) - 1)
-
-    def _click(self, part: str, x: int, y: int, *, again: bool) -> None:  # noqa: ARG002 - rows are whole
-        """Select a clicked notice; a double click opens it."""
-        row = self._top + y
-        owner = self._owners[row] if part == "body" and row < len(self._owners) else None
-        if owner is not None:
-            self._point_at(owner)
-            if again:
-                self.action_open()
 
     # -- opening ---------------------------------------------------------------------------------
 

@@ -352,6 +352,10 @@ class DashboardScreen(ListScreen[View, Layout]):
         """Open the page of alerts."""
         self._workspace.open_alerts()
 
+    def action_accidents(self) -> None:
+        """Open the page of accidents."""
+        self._workspace.open_accidents()
+
     def point_at(self, process: ProcessId) -> None:
         """Move the cursor to a process, also before the first snapshot."""
         self._view = self._view.at(process)

@@ -1,0 +1,32 @@
+"""The accidents of a recording, joined with what it has of the time around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpumon.accidents import LEFT_SECONDS, AccidentReport, first_lines, report_of
+
+if TYPE_CHECKING:
+    from gpumon.model.accidents import Accident
+    from gpumon.recording.recording import Recording
+
+
+def recorded_accidents(recording: Recording, most: int) -> list[Accident]:
+    """The first lines of the accidents of a recording, newest first. Fast."""
+    first, last = recording.first, recording.last
+    if first is None or last is None:
+        return []
+    found = [event.accident for event in recording.events(first, last) if event.accident]
+    oldest = recording.at(first)
+    # What had happened before the recording is no event of it.
+    earlier = [] if oldest is None else list(first_lines(oldest.accidents))
+    return sorted({*found, *earlier}, key=lambda accident: -accident.time)[:most]
+
+
+def recorded_report(recording: Recording, accident: Accident) -> AccidentReport:
+    """An accident of a recording; may take a second in a log, which is read for it."""
+    after = recording.at(accident.time + LEFT_SECONDS)
+    further: tuple[Accident, ...] = ()
+    if after is not None:
+        further = first_lines(after.accidents).get(accident, ())
+    return report_of(accident, recording.at(accident.time), after, further)

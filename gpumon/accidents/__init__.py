@@ -7,10 +7,11 @@ replay, a report and other hosts say the same. ``first_lines`` joins the lines o
 
 from gpumon.accidents.join import LEFT_SECONDS, AccidentReport, report_of
 from gpumon.accidents.latest import LatestLists, new_accidents
-from gpumon.accidents.lines import first_lines
+from gpumon.accidents.lines import SAME_SECONDS, first_lines
 
 __all__ = [
     "LEFT_SECONDS",
+    "SAME_SECONDS",
     "AccidentReport",
     "LatestLists",
     "first_lines",

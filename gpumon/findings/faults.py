@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar
 
+from gpumon.accidents import SAME_SECONDS, report_of
 from gpumon.availability import MEMORY_FIELDS, memory_faults, recovery_action
 from gpumon.findings.explanation import DEBUG, KERNEL, LOOK_IN_LOG, NVML, README, ExplanationText
 from gpumon.findings.finding import SHORT_CELLS, FindingKind, Severity
@@ -13,7 +14,7 @@ from gpumon.findings.rule import Rule, Words
 from gpumon.model.error_codes import error_code
 from gpumon.model.makers import maker_of
 from gpumon.model.snapshot import GpuStatus
-from gpumon.text.formatting import duration
+from gpumon.text.formatting import duration, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -321,14 +322,28 @@ class ReportedXid(Rule):
         errors = tuple(
             f"{_with_time(history, error, at)}: {error.explanation}" for error, at in reported
         )
+        named = _named_process(history, gpu, error, at)
         return Words(
-            f"the driver reported an error: {errors[0]}",
+            f"the driver reported an error: {errors[0]}{named}",
             at_most(f"{start}: {error.meaning}" if error.meaning else start, SHORT_CELLS),
             error.label,
             (*errors, *advice_on(error for error, _ in reported)),
             at,
             Severity.WARNING if own else Severity.NOTE,
         )
+
+
+def _named_process(history: History, gpu: Gpu, error: ErrorCode, at: float | None) -> str:
+    """The process that the kernel names with an error, as the end of a sentence."""
+    if history.latest is None or at is None:
+        return ""
+    for accident in reversed(history.latest.accidents):
+        if accident.gpu_uuid != gpu.uuid or abs(accident.time - at) > SAME_SECONDS:
+            continue
+        report = report_of(accident, history.latest, None)
+        if report.label == error.label and accident.pid is not None:
+            return f"; the kernel names {printable(report.whose)}"
+    return ""
 
 
 def undated_xid(gpu: Gpu) -> str | None:

@@ -20,6 +20,7 @@ from gpumon.findings import (
     memory_account,
 )
 from gpumon.findings.registry import GPU_RULES
+from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.model.error_codes import error_code
 from gpumon.model.processes import GpuProcess, HolderScan, HoldReason, ProcessId, UnlistedHolder
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
@@ -691,6 +692,24 @@ def test_an_xid_that_a_program_causes_is_a_note_for_ten_minutes(number: int) -> 
     assert found.brief == f"XID {number}"
     assert fits(found)
     assert see(history, 0, card, process()).kind is FindingKind.WORKING
+
+
+@pytest.mark.parametrize(
+    ("number", "pid", "is_said"), [(31, 41233, True), (43, 41233, False), (31, None, False)]
+)
+def test_an_xid_names_the_process_that_the_kernel_names(
+    number: int, pid: int | None, is_said: bool
+) -> None:
+    history = looked_before()
+    card = failed(31, 0, history)
+    named = Accident(
+        *(card.xid_at or 0.0, AccidentKind.ERROR_CODE, card.uuid, number), pid, "py\x1bthon"
+    )
+    seen = snapshot(history.now + 1, card)
+    history.add(msgspec.structs.replace(seen, accidents=(named,)))
+    sentence = gpu_state(history, card).sentence
+    assert sentence.endswith("; the kernel names 41233 py\N{REPLACEMENT CHARACTER}thon") is is_said
+    assert ("the kernel names" in sentence) is is_said
 
 
 def test_an_error_of_the_card_is_not_forgotten_for_a_programs_that_follows() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gpumon.accidents import LatestLists, new_accidents, report_of
+from gpumon.accidents import SAME_SECONDS, LatestLists, new_accidents, report_of
 from gpumon.availability import is_full
 from gpumon.model.accidents import AccidentKind
 from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS, clock_event_names
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 HYSTERESIS = 5.0
 """Slowdowns come and go several times a second, and memory may hover about its limit: less than so
 many seconds after it last was so, it has not begun anew."""
-_SAME_XID = 2.0
-"""The driver and the kernel log date an XID with less than so many seconds between them."""
 _HELD_KEPT = 256
 """Of more moments those are forgotten that are older than ``HYSTERESIS``."""
 
@@ -251,7 +249,7 @@ def _is_xid_of(accident: Accident, gpu: Gpu) -> bool:
     return (
         accident.kind is AccidentKind.ERROR_CODE
         and (accident.gpu_uuid, accident.number) == (gpu.uuid, gpu.xid)
-        and (gpu.xid_at is None or abs(gpu.xid_at - accident.time) <= _SAME_XID)
+        and (gpu.xid_at is None or abs(gpu.xid_at - accident.time) <= SAME_SECONDS)
     )
 
 

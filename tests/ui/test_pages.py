@@ -83,6 +83,7 @@ class Present:
     is_past = False
     is_live = True
     settled = True
+    timeline = None
 
     def __init__(self, history: History, host: Any) -> None:
         self.history = history

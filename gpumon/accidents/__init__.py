@@ -5,6 +5,7 @@ replay, a report and other hosts say the same. ``first_lines`` joins the lines o
 ``LatestLists`` keeps the snapshots that a consumer of snapshots needs for that.
 """
 
+from gpumon.accidents.details import details_of
 from gpumon.accidents.join import LEFT_SECONDS, AccidentReport, report_of
 from gpumon.accidents.latest import LatestLists, new_accidents
 from gpumon.accidents.lines import SAME_SECONDS, first_lines
@@ -14,6 +15,7 @@ __all__ = [
     "SAME_SECONDS",
     "AccidentReport",
     "LatestLists",
+    "details_of",
     "first_lines",
     "new_accidents",
     "report_of",

@@ -127,11 +127,26 @@ class ReportCommand(Command):
             help="show the carbon dioxide of the energy, at so many grams for a kWh (default: "
             "that of the configuration)",
         ),
+        Option(
+            "--accidents",
+            action="store_true",
+            help="list the errors and resets of GPUs and the processes that the kernel killed: "
+            "when, what it means, whose processes and jobs it concerned, what ended",
+        ),
         Option("--plot", action="store_true", help="also draw utilisation and memory of the GPUs"),
         output_format("json", "csv"),
     )
 
     def fault(self, options: argparse.Namespace) -> str | None:
+        if options.accidents:
+            return next(
+                (
+                    f"--accidents lists accidents: it cannot be used with --{name}."
+                    for name in ("by", "job", "plot", "price", "co2")
+                    if getattr(options, name) not in (None, False)
+                ),
+                None,
+            )
         if options.job is None:
             return None
         if options.plot:
@@ -160,6 +175,17 @@ class ReportCommand(Command):
             if found.archive is None:
                 return fail(f"{found.note} To sum up a log, name one of its files.")
             history = found.archive
+        if options.accidents:
+            from gpumon.report.accidents import print_accidents
+
+            return print_accidents(
+                options.files,
+                history=history,
+                first=options.first,
+                last=options.last,
+                hosts=hosts,
+                form=options.format,
+            )
         return print_report(
             options.files,
             history=history,

@@ -101,14 +101,14 @@ def print_report(
     """
     stream = sys.stdout if out is None else out
     if plot and form != "table":
-        return _fail(
+        return fail(
             f"--plot needs --format table: it cannot be used with --format {form}.", EXIT_USAGE
         )
     now = time.time() if now is None else now
     try:
         window = parse_span(first, last, now)
     except MomentError as error:
-        return _fail(str(error), EXIT_USAGE)
+        return fail(str(error), EXIT_USAGE)
     when = "" if window == TimeWindow() else _when(window)
     if history is not None and window == TimeWindow():
         window, when = TimeWindow(now - _DAY), "of the last day"
@@ -119,18 +119,18 @@ def print_report(
         ]
         if job is None and len(without_processes) == len(logs):
             empty = span_of(logs) is None
-            return _fail(NO_SAMPLES if empty else _no_processes(without_processes, by))
+            return fail(NO_SAMPLES if empty else _no_processes(without_processes, by))
         choice = HostChoice(hosts)
         report, curves = _read(logs, by, window, choice, job, plot=plot)
         report = report.priced(price)
     except RecordingError as error:
-        return _fail(error.sentence)
+        return fail(error.sentence)
     damaged = damage_notes({path: damage for log in logs for path, damage in log.damage.items()})
     if history is not None and history.is_damaged:
         damaged.append("A part of the history is damaged, and left out.")
     if not report.lines:
         nothing = _no_host(choice) or _nothing(report, logs, when, choice)
-        return _fail(" ".join([nothing, *damaged]))
+        return fail(" ".join([nothing, *damaged]))
     if history is not None:
         damaged.insert(0, _origin(history, report, now))
     has_lost_message = any(
@@ -315,6 +315,7 @@ def _when(window: TimeWindow) -> str:
     return "after --from" if math.isinf(window.last) else "between --from and --to"
 
 
-def _fail(sentence: str, status: int = EXIT_NOTHING) -> int:
+def fail(sentence: str, status: int = EXIT_NOTHING) -> int:
+    """Print why there is no report; the exit status."""
     tell(printable(sentence))
     return status

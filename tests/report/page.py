@@ -1,12 +1,14 @@
-"""The table of ``docs/report.md`` that follows from the figures.
+"""The tables of ``docs/report.md`` that follows from the figures.
 
-``python -m tests.report.page`` writes it into the page; a test checks that it is what stands there.
+``python -m tests.report.page`` writes them into the page; a test checks that they are what stands
+there.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from gpumon.report import accidents
 from gpumon.report.figures import BY, FIGURES
 from tests import pages
 
@@ -24,7 +26,10 @@ def with_table(page: str) -> str:
             for one in FIGURES
         ),
     ]
-    return pages.with_table(page, "figures", "".join(rows))
+    page = pages.with_table(page, "figures", "".join(rows))
+    rows = ["| key | what it is |\n", "| --- | --- |\n"]
+    rows += [f"| `{one.key}` | {one.about} |\n" for one in accidents.FIGURES]
+    return pages.with_table(page, "accidents", "".join(rows))
 
 
 if __name__ == "__main__":

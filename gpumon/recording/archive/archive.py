@@ -20,7 +20,7 @@ from gpumon.recording.archive.folder import segments_in
 from gpumon.recording.archive.segment import Segment, read_header
 from gpumon.recording.archive.segment_format import FRAME_SAMPLES, encode_thresholds
 from gpumon.recording.memory.ordering import evenly, event_beside, events_from_to
-from gpumon.recording.recording import Event, RecordingError
+from gpumon.recording.recording import Event, RecordingError, WholeRecording
 from gpumon.system.files import beginning
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class _Place(NamedTuple):
     number: int
 
 
-class Archive:
+class Archive(WholeRecording):
     """An archive as ``Recording``. Thread-safe.
 
     Args:

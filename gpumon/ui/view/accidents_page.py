@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gpumon.accidents import details_of
 from gpumon.text.cells import fill
-from gpumon.text.formatting import cell_width, duration, fit, gib, gibibytes, printable
+from gpumon.text.formatting import cell_width, fit, printable
 from gpumon.text.table import at_cursor
 from gpumon.ui.view.page_layout import moment_text, text_rows, wrap
 
@@ -56,7 +57,7 @@ def accident_rows(
         if index == chosen:
             room = max(1, width - _DETAIL_INDENT - _MARGIN)
             edge: Field = (" " * _DETAIL_INDENT, "")
-            for text in _details(report):
+            for text in details_of(report):
                 lines += [fill([edge, (line, "")], width) for line in wrap(printable(text), room)]
         rows += lines
         owners += [index] * len(lines)
@@ -117,30 +118,3 @@ def _line(report: AccidentReport, now: float, when: int, width: int, *, chosen: 
         fields += [(cell, style), (" ", "")]
     row = fill(fields, width)
     return at_cursor(row) if chosen else row
-
-
-def _details(report: AccidentReport) -> Iterator[str]:
-    """Sentences with all that is known, not safe to print."""
-    accident = report.accident
-    yield report.what
-    process = report.process
-    if process is not None:
-        facts = [f"the kernel names {report.whose}"]
-        if report.ran_seconds is not None:
-            facts.append(f"ran for {duration(report.ran_seconds)}")
-        if process.memory_used is not None:
-            facts.append(f"had {gibibytes(process.memory_used)} {gib()} of GPU memory")
-        yield ", ".join(facts)
-        if process.command:
-            yield f"command: {' '.join(process.command)}"
-    elif accident.pid is not None:
-        yield f"the kernel names {report.whose}, which gpumon had not seen on a GPU"
-    if accident.memory is not None:
-        yield f"it had {gibibytes(accident.memory)} {gib()} of host memory"
-    if report.left is not None:
-        yield f"left its GPUs within 30 s: {report.left_text}"
-    if report.lost_gpu_hours is not None:
-        yield f"at least {report.lost_gpu_hours:.1f} GPU-hours were used by what left"
-    for line in (accident, *report.further):
-        if line.text:
-            yield f"kernel: {line.text}"

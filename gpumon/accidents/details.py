@@ -1,0 +1,39 @@
+"""All that is known of an accident, in words, for every place that shows it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gpumon.text.formatting import duration, gib, gibibytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from gpumon.accidents.join import AccidentReport
+
+
+def details_of(report: AccidentReport) -> Iterator[str]:
+    """All that is known of an accident, a sentence each; not safe to print."""
+    accident = report.accident
+    yield report.what
+    process = report.process
+    if process is not None:
+        facts = [f"the kernel names {report.whose}"]
+        if report.ran_seconds is not None:
+            facts.append(f"ran for {duration(report.ran_seconds)}")
+        if process.memory_used is not None:
+            facts.append(f"had {gibibytes(process.memory_used)} {gib()} of GPU memory")
+        yield ", ".join(facts)
+        if process.command:
+            yield f"command: {' '.join(process.command)}"
+    elif accident.pid is not None:
+        yield f"the kernel names {report.whose}, which gpumon had not seen on a GPU"
+    if accident.memory is not None:
+        yield f"it had {gibibytes(accident.memory)} {gib()} of host memory"
+    if report.left is not None:
+        yield f"left its GPUs within 30 s: {report.left_text}"
+    if report.lost_gpu_hours is not None:
+        yield f"at least {report.lost_gpu_hours:.1f} GPU-hours were used by what left"
+    for line in (accident, *report.further):
+        if line.text:
+            yield f"kernel: {line.text}"

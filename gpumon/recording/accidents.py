@@ -8,7 +8,13 @@ from gpumon.accidents import LEFT_SECONDS, AccidentReport, first_lines, report_o
 
 if TYPE_CHECKING:
     from gpumon.model.accidents import Accident
+    from gpumon.model.snapshot import Snapshot
     from gpumon.recording.recording import Recording
+
+_STEPS_BACK = 4
+"""Samples in which a process is looked for: the kernel log is read up to two seconds late."""
+_MOMENT = 0.001
+"""Seconds: times of a log are known to the millisecond."""
 
 
 def recorded_accidents(recording: Recording, most: int) -> list[Accident]:
@@ -29,4 +35,22 @@ def recorded_report(recording: Recording, accident: Accident) -> AccidentReport:
     further: tuple[Accident, ...] = ()
     if after is not None:
         further = first_lines(after.accidents).get(accident, ())
-    return report_of(accident, recording.at(accident.time), after, further)
+    return report_of(accident, _before(recording, accident), after, further)
+
+
+def _before(recording: Recording, accident: Accident) -> Snapshot | None:
+    """The newest snapshot from before an accident, in which the process that it names still was.
+
+    A process that it ended may be missing already in the list of the same moment.
+    """
+    newest = None
+    for steps in range(_STEPS_BACK + 1):
+        snapshot = recording.at(recording.step(accident.time, -steps))
+        if snapshot is None or snapshot.processes_at is None:
+            continue
+        if snapshot.processes_at > accident.time - _MOMENT:
+            continue
+        newest = newest or snapshot
+        if accident.pid is None or accident.pid in {one.id.pid for one in snapshot.processes}:
+            return snapshot
+    return newest

@@ -287,6 +287,7 @@ def test_a_cgroup_whose_name_imitates_the_line_is_not_said() -> None:
         b"NVRM: Xid (PCI:0000:41:00): 43, pid=1, name=" + b", " * 4000,
         b"amdgpu 0000:28:00.0: Process information: process " + b" pid 1 thread" * 600,
         XE.encode() + b"Timedout job: " + b"a=0, " * 1600 + b"in",
+        XE.encode() + b"Timedout job: " + b"a=aaa" * 20 + b"!",
         b"Killed process 1 (" + b") total-vm:1kB, anon-rss:1kB, " * 250,
         I915.encode() + b"[drm] GPU HANG: ecode " + b"1:" * 4000,
     ],

@@ -30,9 +30,10 @@ _DRIVER = re.compile(
     rb"(?:\[drm\] )?(?:\*ERROR\* )?(?:Tile\d+: )?(?:GT\d+: )?(.*)",
     re.DOTALL,
 )
+_VALUE = rb"[a-z_]+=[-0-9a-fx]+"
 # Nothing before the name is a program's, and the PID is the end of the line.
 _TIMEOUT = re.compile(
-    rb"(?:GPU HANG: ecode [0-9a-fx:]+|Timedout job: (?:[a-z_]+=[-0-9a-fx]+,? ?)+?)"
+    rb"(?:GPU HANG: ecode [0-9a-fx:]+|Timedout job: " + _VALUE + rb"(?:, " + _VALUE + rb")*)"
     rb"(?:,? in (" + NAME + rb") \[(-?\d+)\])?"
 )
 _RESET = re.compile(rb"Resetting chip for .*|reset started", re.DOTALL)

@@ -10,6 +10,7 @@ from msgspec.structs import fields, replace
 
 from gpumon.model.number_types import TIMES, Time
 from gpumon.model.processes import HolderScan
+from gpumon.model.snapshot import Host
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
@@ -74,6 +75,9 @@ class TimeShift:
         elif isinstance(given, HolderScan):
             suspects = tuple([self.row(suspect) for suspect in given.suspects])
             pair = given, replace(self.row(given), suspects=suspects)
+        elif isinstance(given, Host):
+            nics = given.nics and tuple([self._same(nic) for nic in given.nics])
+            pair = given, replace(self.row(given), nics=nics)
         else:
             pair = given, self.row(given)
         self._kept[id(given)] = pair

@@ -10,7 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.model.allocations import Allocation
+from gpumon.model.network import Nic, NicKind
 from gpumon.model.processes import (
     Container,
     GpuProcess,
@@ -166,12 +168,15 @@ def test_every_time_in_a_snapshot_moves_with_its_block() -> None:
     suspect = UnlistedHolder(ProcessId(8, 9), ("GPU-a",), HoldReason.ORPHAN, "why")
     reserved = Reserved("GPU-a", since=NOON - 8)
     allocation = Allocation("slurm", "7", since=NOON - 9, until=NOON + 9)
+    nic = Nic("mlx5_0", NicKind.ROCE, errors_at=NOON - 10, link_lost_at=NOON - 11)
+    accident = Accident(NOON - 12, AccidentKind.RESET)
     whole = replace(
         snapshot(NOON, card, processes=(process(1, started_at=NOON - 3),), processes_at=NOON - 4),
-        host=Host("ada", driver_since=NOON - 5),
+        host=Host("ada", driver_since=NOON - 5, nics=(nic,)),
         holders=HolderScan(NOON - 6, (replace(suspect, started_at=NOON - 7),)),
         reserved=(reserved,),
         allocations=(allocation,),
+        accidents=(accident,),
     )
     bare = snapshot(NOON + 1, gpu(), processes_at=None)
 
@@ -182,16 +187,24 @@ def test_every_time_in_a_snapshot_moves_with_its_block() -> None:
         gpus=(replace(card, sampled_at=NOON - 100, status_since=NOON - 101, xid_at=NOON - 102),),
         processes=(process(1, started_at=NOON - 103),),
         processes_at=NOON - 104,
-        host=Host("ada", driver_since=NOON - 105),
+        host=Host(
+            "ada",
+            driver_since=NOON - 105,
+            nics=(replace(nic, errors_at=NOON - 110, link_lost_at=NOON - 111),),
+        ),
         holders=HolderScan(NOON - 106, (replace(suspect, started_at=NOON - 107),)),
         reserved=(replace(reserved, since=NOON - 108),),
         allocations=(replace(allocation, since=NOON - 109, until=NOON - 91),),
+        accidents=(replace(accident, time=NOON - 112),),
     )
     assert moved[1] == replace(bare, time=NOON - 99)
 
 
 def test_every_field_that_is_named_as_a_time_is_declared_as_one() -> None:
-    for kind in (Snapshot, Host, Gpu, GpuProcess, HolderScan, UnlistedHolder, Reserved, GpuState):
+    for kind in (
+        *(Snapshot, Host, Nic, Gpu, GpuProcess, HolderScan, UnlistedHolder, Reserved, GpuState),
+        Accident,
+    ):
         named = tuple(
             field
             for field in kind.__struct_fields__

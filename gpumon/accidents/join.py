@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.model.accidents import AccidentKind
@@ -9,6 +10,7 @@ from gpumon.model.allocations import allocations_of
 from gpumon.model.error_codes import ErrorSeverity, error_code
 from gpumon.model.jobs import job_of, launchers_of
 from gpumon.model.snapshot import ANSWERING
+from gpumon.text.formatting import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +26,8 @@ _BEFORE_SECONDS = 300.0
 _NAME_CHARACTERS = 15
 """The kernel cuts the name of a process to so many characters (``TASK_COMM_LEN``)."""
 _NAMES_SHOWN = 3
+_KILLS_COUNTED = re.compile(r"oom_kill ([0-9]{1,18})")
+"""``Accident.text`` if only the counter of a cgroup is known."""
 _MEANINGS = {
     AccidentKind.TIMEOUT: "the GPU did not finish the work of a process in time",
     AccidentKind.RESET: "the driver reset the GPU, which ends all work on it",
@@ -165,6 +169,11 @@ def _meaning(accident: Accident, gpu: Gpu | None) -> str | None:
         return error_code(accident.number, None if gpu is None else gpu.name).meaning
     meaning = _MEANINGS.get(accident.kind)
     if accident.kind is AccidentKind.OUT_OF_MEMORY and accident.cgroup is not None:
+        killed = _KILLS_COUNTED.fullmatch(accident.text)
+        if killed is not None:
+            # The machine's memory may have been used up, and not that of the cgroup.
+            processes = counted(int(killed[1]), "process", "es")
+            return f"the OOM killer killed {processes} of {accident.cgroup}"
         return f"{meaning} at the memory limit of {accident.cgroup}"
     return meaning
 

@@ -76,6 +76,15 @@ def test_the_oom_killers_process_is_joined_by_pid_and_name() -> None:
     assert report.left_text == "41233 python of chen"
 
 
+@pytest.mark.parametrize(
+    ("text", "killed"), [("oom_kill 1", "1 process"), ("oom_kill 3", "3 processes")]
+)
+def test_a_counter_of_kills_does_not_say_whose_memory_was_used_up(text: str, killed: str) -> None:
+    kills = Accident(NOON, AccidentKind.OUT_OF_MEMORY, text=text, cgroup="/slurm/job_7")
+    sentence = report_of(kills, seen(NOON - 1, python()), None).sentence
+    assert sentence == f"out of memory, the OOM killer killed {killed} of /slurm/job_7"
+
+
 def test_what_left_is_unknown_without_a_later_list_of_the_gpu() -> None:
     before = seen(NOON - 1, python())
     unread = gpu(index=0, unknown={"processes": Unknown.NO_ANSWER})

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gpumon.model.accidents import AccidentKind
 from gpumon.model.allocations import allocations_of
-from gpumon.model.error_codes import ErrorSeverity, error_code
+from gpumon.model.error_codes import ErrorSeverity, error_code, error_details
 from gpumon.model.jobs import job_of, launchers_of
 from gpumon.model.snapshot import ANSWERING
 from gpumon.text.formatting import counted
@@ -50,7 +50,8 @@ class AccidentReport(NamedTuple):
         further: The lines that follow from it.
         gpu_index: Index of the GPU; ``None`` also for an accident of no GPU.
         label: What it is, in short: ``XID 31``, ``reset``.
-        meaning: What that means; ``None`` if the number is in no table.
+        meaning: What that means, with what the line says beyond an error's number, see
+            ``error_details``; ``None`` if neither is known.
         process: The process that the kernel names, if it was seen before the accident.
         job: The job of that process, in short; without a named process the one job that had the
             GPU.
@@ -166,7 +167,10 @@ def _gpu_of(accident: Accident, snapshot: Snapshot | None) -> Gpu | None:
 
 def _meaning(accident: Accident, gpu: Gpu | None) -> str | None:
     if accident.kind is AccidentKind.ERROR_CODE and accident.number is not None:
-        return error_code(accident.number, None if gpu is None else gpu.name).meaning
+        name = None if gpu is None else gpu.name
+        meaning = error_code(accident.number, name).meaning
+        details = error_details(accident.number, accident.text, name)
+        return ", ".join(filter(None, (meaning, details))) or None
     meaning = _MEANINGS.get(accident.kind)
     if accident.kind is AccidentKind.OUT_OF_MEMORY and accident.cgroup is not None:
         killed = _KILLS_COUNTED.fullmatch(accident.text)

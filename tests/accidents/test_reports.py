@@ -85,6 +85,13 @@ def test_a_counter_of_kills_does_not_say_whose_memory_was_used_up(text: str, kil
     assert sentence == f"out of memory, the OOM killer killed {killed} of /slurm/job_7"
 
 
+def test_what_the_line_says_beyond_the_number_is_reported() -> None:
+    text = "NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x00086226 0x00000000)"
+    report = report_of(replace(LOST, number=149, text=text), seen(NOON - 1, python()), None)
+    assert report.sentence.startswith("GPU 0: XID 149, ")
+    assert ", fatal, link 8, unit NETIR: " in report.sentence
+
+
 def test_what_left_is_unknown_without_a_later_list_of_the_gpu() -> None:
     before = seen(NOON - 1, python())
     unread = gpu(index=0, unknown={"processes": Unknown.NO_ANSWER})

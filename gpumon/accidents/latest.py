@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpumon.accidents.lines import SAME_SECONDS, first_lines
+from gpumon.model.codec import encode
 
 if TYPE_CHECKING:
     from gpumon.model.accidents import Accident
@@ -15,24 +16,35 @@ if TYPE_CHECKING:
 
 _LISTS_KEPT = 8
 """The kernel log is read soon after a line is written; lists are read every second or later."""
+LISTS_BYTES = 2**20
+"""What the older lists take at most, encoded. As objects they take several times as much."""
 
 
 class LatestLists:
-    """Keeps the snapshots with the newest process lists."""
+    """Keeps the snapshots with the newest process lists.
 
-    def __init__(self) -> None:
-        self._kept: deque[Snapshot] = deque(maxlen=_LISTS_KEPT)
+    Args:
+        most_bytes: What all but the newest take at most, encoded.
+    """
+
+    def __init__(self, most_bytes: int = LISTS_BYTES) -> None:
+        self._most_bytes = most_bytes
+        # With the sizes of the encoded snapshots.
+        self._kept: deque[tuple[Snapshot, int]] = deque(maxlen=_LISTS_KEPT)
 
     def see(self, snapshot: Snapshot) -> None:
         """Add the next snapshot."""
         if snapshot.processes_at is None:
             return
-        if not self._kept or self._kept[-1].processes_at != snapshot.processes_at:
-            self._kept.append(snapshot)
+        if self._kept and self._kept[-1][0].processes_at == snapshot.processes_at:
+            return
+        while self._kept and sum(size for _, size in self._kept) > self._most_bytes:
+            self._kept.popleft()
+        self._kept.append((snapshot, len(encode(snapshot))))
 
     def before(self, time: float) -> Snapshot | None:
         """The newest snapshot whose lists are not newer than a time."""
-        for snapshot in reversed(self._kept):
+        for snapshot, _ in reversed(self._kept):
             if snapshot.processes_at is not None and snapshot.processes_at <= time:
                 return snapshot
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gpumon.accidents import SAME_SECONDS, LatestLists, new_accidents, report_of
+from gpumon.accidents import LISTS_BYTES, SAME_SECONDS, LatestLists, new_accidents, report_of
 from gpumon.availability import is_full
 from gpumon.model.accidents import AccidentKind
 from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS, clock_event_names
@@ -41,12 +41,13 @@ class EventFinder:
 
     Args:
         full_share: A GPU is full below this share of free memory; ``Thresholds.full_share``.
+        lists_bytes: See ``LatestLists``.
     """
 
-    def __init__(self, full_share: float) -> None:
+    def __init__(self, full_share: float, lists_bytes: int = LISTS_BYTES) -> None:
         self._full_share = full_share
         self._before: Snapshot | None = None
-        self._lists = LatestLists()
+        self._lists = LatestLists(lists_bytes)
         self._since = math.inf
         self._earlier: tuple[Gpu, ...] = ()
         self._missing: dict[str, Gpu] = {}

@@ -52,6 +52,8 @@ _MARK_BYTES = 500
 _MARKS_SHARE = 0.125
 _FRESH_SHARE = 0.25
 """How much of what it may take is for what is not packed yet."""
+_LISTS_SHARE = 1 / 64
+"""How much of it the older lists take that ``EventFinder`` needs, encoded."""
 _BLOCKS_OPEN = 2
 _LEAST_SPACING = 0.001
 
@@ -69,7 +71,7 @@ class MemoryRecording(WholeRecording):
         self._most_bytes = most_bytes
         self._most_marks = min(MARKS_KEPT, int(most_bytes * _MARKS_SHARE / _MARK_BYTES))
         self._encoder, self._decoder = SnapshotEncoder(), SnapshotDecoder()
-        self._finder = EventFinder(full_share)
+        self._finder = EventFinder(full_share, int(most_bytes * _LISTS_SHARE))
         self._events: list[Event] = []
         # The events as found, and how far they have been shifted since: summed in the same way as
         # for blocks, so that an event keeps exactly the time of its snapshot.

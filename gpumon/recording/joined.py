@@ -80,8 +80,10 @@ class JoinedRecording:
 
     def _look_at_ends(self, archive: Archive) -> None:
         """Follow an archive that grows and loses its oldest hours; it may be on a slow disk."""
+        ends: tuple[float | None, float | None] = None, None
         with suppress(RecordingError):
-            self._oldest, self._newest = archive.first, archive.last
+            ends = archive.first, archive.last
+        self._oldest, self._newest = ends
 
     def _older(self) -> Archive | None:
         """The archive, if it goes back further than memory does. Reads nothing."""
@@ -104,7 +106,10 @@ class JoinedRecording:
             from gpumon.recording.archive import ArchiveHistory
 
             self._states = ArchiveHistory(archive, self._make)
-        return self._states.of(snapshot)
+        try:
+            return self._states.of(snapshot)
+        except RecordingError:
+            return None
 
     @property
     def first(self) -> float | None:
@@ -120,10 +125,11 @@ class JoinedRecording:
         """See ``Recording.at``."""
         border = self._border()
         archive = self._older() if time < border else None
-        if archive is None:
-            return self._recent.at(time)
-        self._look_at_ends(archive)
-        return archive.at(min(time, _before(border)))
+        if archive is not None:
+            self._look_at_ends(archive)
+            archive = self._older()
+        found = None if archive is None else archive.at(min(time, _before(border)))
+        return self._recent.at(time) if found is None else found
 
     def between(self, first: float, last: float, most: int) -> Iterator[Snapshot]:
         """See ``Recording.between``."""

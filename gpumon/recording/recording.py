@@ -13,6 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpumon.model.accidents import Accident  # noqa: TC001 - msgspec resolves annotations at run time
 from gpumon.model.number_types import Time  # noqa: TC001 - as above
@@ -76,6 +77,13 @@ class Event(Struct, frozen=True):
     sentence: str
     gpus: tuple[str, ...] = ()
     accident: Accident | None = None
+
+    def moved(self, seconds: float) -> Event:
+        """The same event so many seconds later: on the timeline of a clock that was set."""
+        accident = self.accident
+        if accident is not None:
+            accident = replace(accident, time=accident.time + seconds)
+        return replace(self, time=self.time + seconds, accident=accident)
 
 
 class WholeRecording:

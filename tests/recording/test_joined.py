@@ -74,6 +74,26 @@ def test_its_origin_is_said(recording: JoinedRecording, tmp_path: Path) -> None:
     assert not recording.gaps
 
 
+@pytest.mark.parametrize("what", ["files", "folder"])
+def test_it_begins_where_memory_does_once_the_archive_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    monkeypatch.setattr("gpumon.recording.archive.archive._LOOK_SECONDS", 0.0)
+    folder = archived(tmp_path / "history", DEMO[:BORDER])
+    recording = joined(memory(DEMO[BORDER:]), lambda: FoundArchive(Archive(folder)))
+    before = recording.at(DEMO[50].time)
+    assert before == DEMO[50]
+    if what == "folder":
+        folder.rename(tmp_path / "elsewhere")
+    else:
+        for file in segments(folder):
+            file.unlink()
+    # It raises nothing.
+    recording.history_of(before)
+    assert recording.at(DEMO[50].time) == DEMO[BORDER]
+    assert recording.first == DEMO[BORDER].time
+
+
 def test_a_gap_before_the_start_is_known(tmp_path: Path) -> None:
     folder = archived(tmp_path, DEMO[:30])
     later = [replace(sample, time=sample.time + 3600) for sample in DEMO[100:]]

@@ -253,11 +253,16 @@ class Archive(WholeRecording):
             files = segments_in(self.folder)
         except OSError as error:
             raise RecordingError(f"{self.folder} cannot be read: {error.strerror}.") from error
-        if self._known and self._known[-1].file.path in self._open:
-            self._open[self._known[-1].file.path].grow()
-        if [file for file in files if file.path not in self._headers] or len(files) < len(
-            self._headers
-        ):
+        newest = self._known[-1].file.path if self._known else self.folder
+        if newest in self._open:
+            try:
+                self._open[newest].grow()
+            except RecordingError:
+                # It was removed, and another one goes on.
+                del self._open[newest]
+        # The header of the last file may just be written.
+        is_unread = bool(files) and self._headers.get(files[-1].path) is None
+        if is_unread or {file.path for file in files} != self._headers.keys():
             self._arrange(files)
 
     def _arrange(self, files: Sequence[SegmentFile]) -> None:
@@ -326,13 +331,13 @@ class Archive(WholeRecording):
 
     def _edge(self, position: int, frame: int) -> _Place | None:
         """The first (frame 0) or last (frame -1) sample of a segment, or of those beyond it."""
-        if not 0 <= position < len(self._known):
-            return None
-        segment = self._segment(position)
-        if segment is None or not segment.frames:
-            return self._edge(position + (1 if frame == 0 else -1), frame)
-        number = frame % segment.frames
-        return _Place(position, number, frame % len(segment.frame(number).times))
+        while 0 <= position < len(self._known):
+            segment = self._segment(position)
+            if segment is not None and segment.frames:
+                number = frame % segment.frames
+                return _Place(position, number, frame % len(segment.frame(number).times))
+            position += 1 if frame == 0 else -1
+        return None
 
     def _beside(self, position: int, step: int) -> _Place | None:
         """The nearest sample of the segments before (step -1) or after one."""
@@ -493,7 +498,7 @@ def _events_of(path: Path, shift: float) -> list[Event]:
             continue
         if not events or event.time >= events[-1].time:
             events.append(event)
-    return [replace(event, time=event.time - shift) for event in events] if shift else events
+    return [event.moved(-shift) for event in events] if shift else events
 
 
 class ArchiveHistory:

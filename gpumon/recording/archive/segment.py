@@ -15,6 +15,8 @@ import msgspec
 from gpumon.model.codec import Codec
 from gpumon.recording.archive.segment_format import (
     FRAME,
+    FRAME_BYTES,
+    FRAME_SAMPLES,
     HEAD_BYTES,
     MOST_CONTENT,
     MOST_HEADER,
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
 
 MOST_SEGMENT = 2**26
 """Bytes of a segment that are read at most."""
+_MOST_FRAME = FRAME_BYTES + MOST_CONTENT
+"""Bytes of a frame that are unpacked at most."""
 _FRAMES_KEPT = 3
 """The two minutes before a moment that is shown are in so many frames."""
 _DAMAGED = (msgspec.MsgspecError, ValueError, RecursionError, EOFError, zstd.ZstdError)
@@ -94,6 +98,8 @@ class Frame:
             before = self._records[-1].head.time if self._records else -math.inf
             if head.is_first is bool(self._records) or stop > end or head.time <= before:
                 break
+            if len(self._records) >= FRAME_SAMPLES:
+                break
             self._records.append(_Record(place + HEAD_BYTES, head))
             place = stop
         self.times = [record.head.time for record in self._records]
@@ -103,6 +109,8 @@ class Frame:
         options: dict[int, int] = {zstd.DecompressionParameter.window_log_max: MOST_WINDOW_LOG}
         self._zstd = zstd.ZstdDecompressor(options=options)
         self._unpacked: list[EncodedSnapshot] = []
+        self._unpacked_bytes = 0
+        self._is_broken = False
         self.standing: bytes | None = None
         """The ``Standing`` after its first sample, once that was unpacked."""
 
@@ -114,6 +122,10 @@ class Frame:
         """
         unpacked = self._unpacked
         while len(unpacked) <= number:
+            if self._is_broken:
+                raise ValueError("a sample before it is damaged")
+            # Unless it comes through, none after it can.
+            self._is_broken = True
             record = self._records[len(unpacked)]
             packed = self._data[record.place : record.place + record.head.size]
             if zlib.crc32(packed) != record.head.checksum:
@@ -123,11 +135,13 @@ class Frame:
             self.standing = self.standing if unpacked else found.standing
             parts = found.head, found.processes, found.holders
             unpacked.append(restored(record.head.time, parts, before))
+            self._is_broken = False
         return unpacked[number]
 
     def _unpack(self, packed: bytes) -> bytes:
         data: bytes = self._zstd.decompress(packed, MOST_CONTENT + 1)
-        if len(data) > MOST_CONTENT:
+        self._unpacked_bytes += len(data)
+        if len(data) > MOST_CONTENT or self._unpacked_bytes > _MOST_FRAME:
             raise ValueError("it is too long")
         return data
 
@@ -148,6 +162,8 @@ class Segment:
         self._data = b""
         self._places: list[int] = []
         self._times: list[float] = []
+        # What is before this place was searched for frames.
+        self._searched = 0
         self._frames: OrderedDict[int, Frame] = OrderedDict()
         try:
             self._content: Codec[SampleContent] = Codec(SampleContent, header.fields)
@@ -170,7 +186,7 @@ class Segment:
                 size = os.fstat(file.fileno()).st_size
                 if size < len(self._data):
                     # What could not be written whole was cut off again.
-                    self._data, self._places, self._times = b"", [], []
+                    self._data, self._places, self._times, self._searched = b"", [], [], 0
                 if size == len(self._data):
                     return
                 file.seek(len(self._data))
@@ -180,15 +196,19 @@ class Segment:
                 f"{_shown(self.path)} cannot be read: {error.strerror}."
             ) from error
         self._frames.clear()
-        place = self._places[-1] + 1 if self._places else 0
+        place = self._searched
         while (place := self._data.find(FRAME, place)) >= 0:
             head = read_head(self._data, place)
+            end = place + HEAD_BYTES + (0 if head is None else head.size)
+            newest = self._times[-1] if self._times else -math.inf
             # The newest sample may just be written.
-            is_whole = head is not None and place + HEAD_BYTES + head.size <= len(self._data)
-            if head is not None and is_whole and head.time > (self._times or [-math.inf])[-1]:
-                self._places.append(place)
-                self._times.append(head.time)
-            place += 1
+            if head is None or end > len(self._data) or head.time <= newest:
+                place += 1
+                continue
+            self._places.append(place)
+            self._times.append(head.time)
+            # No frame begins within its first sample.
+            self._searched = place = end
 
     @property
     def frames(self) -> int:

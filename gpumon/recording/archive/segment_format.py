@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from gpumon.model.codec import Layout, layout_of
-from gpumon.model.number_types import Time  # noqa: TC001 - msgspec resolves annotations
+from gpumon.model.number_types import TIMES, Time
 from gpumon.model.snapshot import Snapshot
 from gpumon.recording.encoded import Holders, Processes
 from gpumon.recording.history import Standing
@@ -35,6 +35,8 @@ MOST_HEADER = 2**18
 """Bytes of a header at most."""
 FRAME_SAMPLES = 60
 """Samples of a frame, at most."""
+FRAME_BYTES = 2**23
+"""Bytes of a frame before compression, from which on the next sample begins another one."""
 MOST_CONTENT = 2**23
 """Bytes of a sample before compression, at most."""
 MOST_WINDOW_LOG = 23
@@ -90,6 +92,8 @@ def read_head(data: bytes, place: int) -> RecordHead | None:
     if zlib.crc32(head[:-4]) != int.from_bytes(head[-4:], "little"):
         return None
     magic, time, size, checksum = _HEAD.unpack(head[:-4])
+    if not TIMES[0] <= time <= TIMES[1]:
+        return None
     return RecordHead(magic == FRAME, time, size, checksum)
 
 

@@ -18,6 +18,7 @@ from gpumon.model.codec import encode_for_others, readable
 from gpumon.recording.archive.folder import LOCK, SegmentFile, segment_path, segments_in
 from gpumon.recording.archive.segment import Segment, read_header
 from gpumon.recording.archive.segment_format import (
+    FRAME_BYTES,
     FRAME_SAMPLES,
     MOST_CONTENT,
     MOST_WINDOW_LOG,
@@ -49,8 +50,6 @@ STEP = 1.0
 """Seconds by which the clock may fall behind without being taken for set back, see ``History``."""
 SEGMENT_SECONDS = 3600.0
 SEGMENT_BYTES = 2**24
-_FRAME_BYTES = 2**23
-"""Bytes of a frame before compression: what is unpacked for one sample of it."""
 _LEVEL = 6
 """A tenth less than level 3 takes; level 9 takes 2 % less again, and twice the time."""
 _LEAST_WINDOW_LOG = 15
@@ -76,7 +75,7 @@ class _Frame:
     @property
     def is_full(self) -> bool:
         """Whether the next sample begins another one."""
-        return self.samples >= FRAME_SAMPLES or self.bytes >= _FRAME_BYTES
+        return self.samples >= FRAME_SAMPLES or self.bytes >= FRAME_BYTES
 
     def record(self, encoded: EncodedSnapshot, standing: Callable[[], Standing]) -> bytes:
         """The bytes of the next sample.

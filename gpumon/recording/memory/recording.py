@@ -210,7 +210,7 @@ class MemoryRecording(WholeRecording):
             for level in self._levels:
                 level.move_back(seconds)
             self._found = [(mark, shift - seconds) for mark, shift in self._found]
-            self._events = [_moved(event, shift) for event, shift in self._found]
+            self._events = [event.moved(shift) for event, shift in self._found]
 
     def _pack_full(self) -> None:
         """Pack the fullest tier if it is due: one per sample, more if memory runs short."""
@@ -278,13 +278,6 @@ class MemoryRecording(WholeRecording):
             if len(self._open) > _BLOCKS_OPEN:
                 self._open.popitem(last=False)
         return self._open[key][1]
-
-
-def _moved(event: Event, seconds: float) -> Event:
-    accident = event.accident
-    if accident is not None:
-        accident = replace(accident, time=accident.time + seconds)
-    return replace(event, time=event.time + seconds, accident=accident)
 
 
 class _Part(NamedTuple):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
 import random
 import subprocess
 import sys
+import tracemalloc
+import zlib
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -16,20 +19,31 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpumon.findings import conditions
+from gpumon.model.accidents import Accident, AccidentKind
+from gpumon.model.codec import encode
+from gpumon.model.snapshot import Host, Snapshot
 from gpumon.model.thresholds import DEFAULTS, Thresholds
 from gpumon.recording.archive import Archive, Bounds, find_archive
+from gpumon.recording.archive.segment_format import (
+    FRAME_SAMPLES,
+    MOST_CONTENT,
+    MOST_WINDOW_LOG,
+    RecordHead,
+    SampleContent,
+)
 from gpumon.recording.csv.opening import LogError
+from gpumon.recording.encoded import SnapshotEncoder
 from gpumon.recording.history import STATE_GPU_DEPTH, History
 from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.recording import RecordingError
+from gpumon.system.zstandard import zstd
 from tests.build import NOON, gpu, process, snapshot
 from tests.recording.archive.archives import archived, demo_samples, segments, states, writer
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
-
-    from gpumon.model.snapshot import Snapshot
 
 DEMO = demo_samples(200)
 HOUR = 3600
@@ -129,6 +143,68 @@ def test_what_is_no_part_of_it_is_left_out(tmp_path: Path) -> None:
     assert archive.is_damaged
 
 
+def record(time: float, packed: bytes, *, is_first: bool = True) -> bytes:
+    """A record with these compressed bytes, whose checksums are right."""
+    return RecordHead(is_first, time, len(packed), zlib.crc32(packed)).packed() + packed
+
+
+def bomb() -> bytes:
+    """A frame of a few kilobytes that would be unpacked to half a gigabyte."""
+    packer = zstd.ZstdCompressor(
+        options={zstd.CompressionParameter.window_log: MOST_WINDOW_LOG - 1}
+    )
+    large = Snapshot(NOON, Host("x" * (MOST_CONTENT - 2000)), ())
+    frame = b""
+    for second in range(FRAME_SAMPLES):
+        head, processes, holders = SnapshotEncoder().encode(large).after(None)
+        content = encode(SampleContent(head, processes, holders))
+        packed = packer.compress(content, zstd.ZstdCompressor.FLUSH_BLOCK)
+        frame += record(NOON + second, packed, is_first=not second)
+    return frame
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda: record(NOON, record(NOON + 1, b"") + b"."),
+        lambda: record(NOON, b""),
+        lambda: record(math.inf, b"") + record(1e300, b""),
+        lambda: record(-math.nan, b"") + record(-1e300, b""),
+        lambda: record(NOON, b"") + b"".join(record(NOON, b"", is_first=False) for _ in range(99)),
+        bomb,
+    ],
+    ids=["nested", "empty", "beyond", "nan", "many", "bomb"],
+)
+def test_a_forged_file_is_left_out_in_bounded_memory(
+    tmp_path: Path, forge: Callable[[], bytes]
+) -> None:
+    (path,) = segments(archived(tmp_path, DEMO[:2]))
+    header = path.read_bytes().partition(b"\n")[0]
+    path.write_bytes(header + b"\n" + forge())
+    tracemalloc.start()
+    try:
+        archive = Archive(tmp_path)
+        times = [archive.first, archive.last, archive.step(NOON, 5), archive.step(NOON, -5)]
+        assert all(time is None or abs(time - NOON) < HOUR for time in times)
+        assert archive.resume(states(), NOON + 59) is False
+        assert archive.at(NOON + 59) is None or forge is bomb
+        assert len([*archive.samples(-math.inf, math.inf)]) <= 2
+        assert len([*archive.between(0, 2 * NOON, 1000)]) <= 2
+        assert tracemalloc.get_traced_memory()[1] < 200 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_long_row_of_unusable_files_is_passed_over(tmp_path: Path) -> None:
+    (path,) = segments(archived(tmp_path, DEMO[:2]))
+    header = path.read_bytes().partition(b"\n")[0]
+    for number in range(2, 1500):
+        (tmp_path / f"{number:06}-20260101-000000.gpumon").write_bytes(header + b"\n")
+    archive = Archive(tmp_path)
+    assert (archive.first, archive.last) == (DEMO[0].time, DEMO[1].time)
+    assert archive.at(DEMO[1].time) == DEMO[1]
+
+
 def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
     archive = Archive(tmp_path / "none")
     with pytest.raises(RecordingError, match="cannot be read"):
@@ -144,6 +220,55 @@ def test_it_follows_its_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         log.write({None: plain(number)}, number)
         assert archive.last == NOON + number
     log.close()
+
+
+def test_it_follows_its_writer_after_its_newest_file_was_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpumon.recording.archive.archive._LOOK_SECONDS", 0.0)
+    log = writer(tmp_path)
+    archive = Archive(tmp_path)
+    for number in (0, 1, HOUR + 5, HOUR + 6):
+        log.write({None: plain(number)}, number)
+    assert archive.last == NOON + HOUR + 6
+    segments(tmp_path)[-1].unlink()
+    assert archive.last == NOON + 1
+    log.write({None: plain(HOUR + 7)}, HOUR + 7)
+    assert archive.last == NOON + HOUR + 7
+    log.close()
+
+
+def test_a_file_whose_header_is_written_after_a_look_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpumon.recording.archive.archive._LOOK_SECONDS", 0.0)
+    (path,) = segments(archived(tmp_path, DEMO[:2]))
+    content = path.read_bytes()
+    path.write_bytes(b"")
+    archive = Archive(tmp_path)
+    assert archive.first is None
+    path.write_bytes(content)
+    assert archive.first == DEMO[0].time
+
+
+def test_accidents_of_events_move_with_the_clock(tmp_path: Path) -> None:
+    accident = Accident(NOON + 1, AccidentKind.RESET, "GPU-0")
+    log = writer(tmp_path)
+    for number in range(4):
+        seen = replace(plain(number), accidents=(accident,) if number > 1 else ())
+        log.write({None: seen}, number)
+    log.write({None: plain(4 - 7200)}, 4)
+    log.close()
+    archive = Archive(tmp_path)
+    archive.events(0, 1e12)
+    assert archive._searching is not None
+    archive._searching.join(PATIENCE)
+    (event,) = archive.events(0, 1e12)
+    snapshot = archive.at(event.time)
+    assert snapshot is not None
+    assert event.accident is not None
+    assert [event.accident] == list(snapshot.accidents)
+    assert event.accident.time == pytest.approx(NOON + 1 - 7200)
 
 
 def test_a_killed_writer_leaves_all_it_wrote(tmp_path: Path) -> None:

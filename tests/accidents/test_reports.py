@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from msgspec.structs import replace
 
@@ -140,6 +142,17 @@ def test_the_kernel_says_what_follows_from_an_error_of_another_process() -> None
     assert first_lines([XID, other]) == {XID: (), other: ()}
     caused = replace(other, text="Ch 8 preemptive removal, caused by previous Xid 31")
     assert first_lines([XID, caused]) == {XID: (caused,)}
+
+
+@pytest.mark.parametrize("pids", [1, 20_000], ids=["one accident", "many accidents"])
+def test_a_flood_of_lines_is_joined_in_linear_time(pids: int) -> None:
+    lines = [
+        replace(XID, pid=number % pids + 1, time=NOON + number / 100_000, text=str(number))
+        for number in range(20_000)
+    ]
+    began = time.thread_time()
+    assert len(first_lines(lines)) == pids
+    assert time.thread_time() - began < 5
 
 
 def test_other_gpus_later_lines_and_other_kills_are_other_accidents() -> None:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from gpumon.accidents import LEFT_SECONDS, report_of
 from gpumon.recording.accidents import recorded_accidents, recorded_report
+from gpumon.recording.recording import RecordingError
 from gpumon.ui.keys import bindings_of
 from gpumon.ui.screens.cursor_page import CursorPage
 from gpumon.ui.screens.page import SCROLL
 from gpumon.ui.view.accidents_page import accident_rows
 from gpumon.ui.view.key_names import FooterKey, footer_key
+from gpumon.ui.view.page_layout import text_rows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +42,7 @@ class AccidentsScreen(CursorPage["Accident"]):
         self._reports: dict[Accident, AccidentReport] = {}
         self._shown: list[AccidentReport] = []
         self._is_joined = True
+        self._trouble = ""
 
     @property
     def heading(self) -> str:
@@ -55,13 +58,19 @@ class AccidentsScreen(CursorPage["Accident"]):
     def follow(self) -> None:
         """List the accidents that are known now, and join a few more of them."""
         known = {accident: accident for accident in self._items}
-        found = recorded_accidents(self._recording, _LISTED)
+        try:
+            found = recorded_accidents(self._recording, _LISTED)
+        except RecordingError as error:
+            self._list([])
+            self._shown, self._trouble = [], error.sentence
+            return
+        self._trouble = ""
         # The same objects: the cursor stays on its own.
         self._list([known.get(accident, accident) for accident in found])
         last = self._recording.last or 0.0
         missing = [accident for accident in self._items if accident not in self._reports]
         for accident in missing[:_JOINED_AT_ONCE]:
-            self._reports[accident] = recorded_report(self._recording, accident)
+            self._reports[accident] = self._joined(accident)
         self._is_joined = len(missing) <= _JOINED_AT_ONCE
         self._shown = [
             self._reports.get(accident) or report_of(accident, None, None)
@@ -74,6 +83,12 @@ class AccidentsScreen(CursorPage["Accident"]):
             if accident in self._reports and last > accident.time + LEFT_SECONDS
         }
 
+    def _joined(self, accident: Accident) -> AccidentReport:
+        try:
+            return recorded_report(self._recording, accident)
+        except RecordingError:
+            return report_of(accident, None, None)
+
     def _row_data(self) -> tuple[object, object, object]:
         """See ``PageScreen``: also changed while accidents are not joined."""
         history, latest, settled = super()._row_data()
@@ -82,6 +97,9 @@ class AccidentsScreen(CursorPage["Accident"]):
     def page(self, width: int) -> list[Row]:
         """See ``PageScreen.page``."""
         recording = self._recording
+        if self._trouble:
+            self._owners = []
+            return text_rows(self._trouble, width, "state.warning")
         rows, self._owners = accident_rows(
             self._shown,
             self._chosen,

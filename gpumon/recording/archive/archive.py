@@ -35,8 +35,11 @@ if TYPE_CHECKING:
 _LOOK_SECONDS = 1.0
 """Between two looks into the folder, at least."""
 _SEGMENTS_OPEN = 4
-_MOST_EVENTS = 5000
-"""The newest ones are known."""
+_MOST_EVENTS, _MOST_ACCIDENTS = 5000, 1000
+"""The newest events are known, and of older ones so many accidents: processes that start and exit
+would crowd these out in hours."""
+_ACCIDENT = b'"kind":"accident"'
+"""In the line of an accident."""
 _MOST_EVENT_BYTES = 2**20
 """Bytes of the events of one segment that are read, at most."""
 _MOST_FRAMES = 8
@@ -459,10 +462,14 @@ class Archive(WholeRecording):
             known = []
         events: list[Event] = []
         for (file, _), shift in reversed(known):
-            if len(events) >= _MOST_EVENTS or self._is_closed:
+            if self._is_closed:
                 break
-            events = _events_of(file.events, shift) + events
-            self._events = events[-_MOST_EVENTS:]
+            is_full = len(events) >= _MOST_EVENTS
+            found = _events_of(file.events, shift, containing=_ACCIDENT if is_full else b"")
+            events = found + events
+            older, newest = events[:-_MOST_EVENTS], events[-_MOST_EVENTS:]
+            accidents = [event for event in older if event.accident is not None]
+            self._events = events = accidents[-_MOST_ACCIDENTS:] + newest
         self._is_searched = True
 
 
@@ -479,19 +486,22 @@ def _written_at(path: Path) -> float:
         return math.inf
 
 
-def _events_of(path: Path, shift: float) -> list[Event]:
+def _events_of(path: Path, shift: float, *, containing: bytes) -> list[Event]:
     """The events of a segment, oldest first; those that are damaged are left out.
 
     Args:
         path: Their file.
         shift: By how many seconds the clock was set back since.
+        containing: What is in their lines.
     """
     try:
-        lines = beginning(path, _MOST_EVENT_BYTES).split(b"\n")
+        content = beginning(path, _MOST_EVENT_BYTES)
     except OSError:
         return []
     events: list[Event] = []
-    for line in lines:
+    for line in content.split(b"\n") if containing in content else ():
+        if containing not in line:
+            continue
         try:
             event = _event.decode(line)
         except (msgspec.MsgspecError, ValueError, RecursionError):

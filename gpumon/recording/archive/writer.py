@@ -53,8 +53,8 @@ SEGMENT_BYTES = 2**24
 _LEVEL = 6
 """A tenth less than level 3 takes; level 9 takes 2 % less again, and twice the time."""
 _LEAST_WINDOW_LOG = 15
-_MOST_EVENTS = 2000
-"""Events of one segment that are written."""
+_MOST_EVENTS, _MOST_ACCIDENTS = 2000, 500
+"""Events of one segment that are written, and accidents after these."""
 
 
 class Bounds(Struct, frozen=True):
@@ -145,7 +145,10 @@ class _OpenSegment:
         """Write events; returns their length in bytes. What cannot be written is left out."""
         written = 0
         with contextlib.suppress(OSError):
-            for event in events[: _MOST_EVENTS - self.events]:
+            for event in events:
+                most = _MOST_EVENTS + (0 if event.accident is None else _MOST_ACCIDENTS)
+                if self.events >= most:
+                    continue
                 if self._events is None:
                     self._events = _create(self.file.events, self._mode)
                 data = encode_event(event) + b"\n"

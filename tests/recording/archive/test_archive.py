@@ -442,6 +442,27 @@ def test_its_events_are_those_that_were_seen(tmp_path: Path) -> None:
     assert archive.next_event(0.0, forward=True) == expected[0]
 
 
+def test_no_number_of_processes_crowds_accidents_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpumon.recording.archive.archive._MOST_EVENTS", 10)
+    monkeypatch.setattr("gpumon.recording.archive.writer._MOST_EVENTS", 10)
+    accidents = [Accident(NOON + at, AccidentKind.RESET, "GPU-0") for at in (1, 30, HOUR + 5)]
+    log = writer(tmp_path)
+    for second in [*range(60), *range(HOUR, HOUR + 60)]:
+        seen = tuple([accident for accident in accidents if accident.time <= NOON + second])
+        listed = snapshot(NOON, processes=(process(second + 1),), processes_at=NOON + second)
+        log.write({None: replace(listed, time=NOON + second, accidents=seen)}, second)
+    log.close()
+    archive = Archive(tmp_path)
+    archive.events(0, 1e12)
+    assert archive._searching is not None
+    archive._searching.join(PATIENCE)
+    found = archive.events(0, 1e12)
+    assert [event.accident for event in found if event.accident] == accidents
+    assert 10 <= len(found) <= 10 + len(accidents)
+
+
 def test_damaged_events_are_left_out(tmp_path: Path) -> None:
     archived(tmp_path, DEMO)
     (path,) = tmp_path.glob("*.events")

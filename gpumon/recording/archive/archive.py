@@ -16,9 +16,14 @@ import msgspec
 from msgspec.structs import replace
 
 from gpumon.model.time_shift import TimeShift
+from gpumon.recording.archive.clock_changes import SegmentSpan, clock_shifts
 from gpumon.recording.archive.folder import segments_in
 from gpumon.recording.archive.segment import Segment, read_header
-from gpumon.recording.archive.segment_format import FRAME_SAMPLES, encode_thresholds
+from gpumon.recording.archive.segment_format import (
+    FRAME_SAMPLES,
+    SEGMENT_SECONDS,
+    encode_thresholds,
+)
 from gpumon.recording.memory.ordering import evenly, event_beside, events_from_to
 from gpumon.recording.recording import Event, RecordingError, WholeRecording
 from gpumon.system.files import beginning
@@ -79,7 +84,7 @@ class Archive(WholeRecording):
         self._headers: dict[Path, SegmentHeader | None] = {}
         self._known: list[_Known] = []
         self._begins: list[float] = []
-        self._shifts: list[float] = []
+        self._shifts: Sequence[float] = ()
         self._open: OrderedDict[Path, Segment] = OrderedDict()
         self._gaps: list[tuple[float, float]] = []
         self._looked_at = -math.inf
@@ -274,21 +279,18 @@ class Archive(WholeRecording):
         self._known = [
             _Known(file, header) for file in files if (header := self._headers[file.path])
         ]
-        shift, shifts = 0.0, []
-        for known in reversed(self._known):
-            shifts.append(shift)
-            shift += known.header.set_back
-        self._shifts = shifts[::-1]
+        spans = [_span_of(known) for known in self._known]
+        self._shifts = clock_shifts(spans)
         self._begins = [
             known.header.begins - shift
             for known, shift in zip(self._known, self._shifts, strict=True)
         ]
         self._gaps = [
             (end, begin)
-            for known, shift, begin in zip(
-                self._known, self._shifts, self._begins[1:], strict=False
+            for known, span, shift, begin in zip(
+                self._known, spans, self._shifts, self._begins[1:], strict=False
             )
-            if begin - (end := _written_at(known.file.path) - shift)
+            if begin - (end := span.ends - shift)
             > max(GAP_SECONDS, _GAP_INTERVALS * known.header.interval)
         ]
 
@@ -478,12 +480,16 @@ def _at_time(snapshot: Snapshot, time: float) -> Snapshot:
     return snapshot if snapshot.time == time else replace(snapshot, time=time)
 
 
-def _written_at(path: Path) -> float:
-    """When a file was last written: with its newest sample, if nobody has copied it."""
+def _span_of(known: _Known) -> SegmentSpan:
+    """The times of a segment; that of its newest sample is when its file was last written."""
+    begins = known.header.begins
     try:
-        return path.stat().st_mtime
+        written = known.file.path.stat().st_mtime
     except OSError:
-        return math.inf
+        written = math.inf
+    # A copy may be written much later.
+    ends = min(max(begins, written), begins + SEGMENT_SECONDS)
+    return SegmentSpan(begins, ends, known.header.set_back)
 
 
 def _events_of(path: Path, shift: float, *, containing: bytes) -> list[Event]:

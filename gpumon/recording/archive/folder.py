@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 LOCK = "lock"
 """The name of the file that the writer locks."""
-_NAME = re.compile(rf"(\d{{6,12}})-\d{{8}}-\d{{6}}{re.escape(SUFFIX)}")
+_NAME = re.compile(rf"(\d{{6,}})-\d{{8}}-\d{{6}}{re.escape(SUFFIX)}")
 
 
 class SegmentFile(NamedTuple):

@@ -35,6 +35,7 @@ from gpumon.text.formatting import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import BinaryIO
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.encoded import EncodedSnapshot
@@ -55,11 +56,17 @@ def read_header(path: Path) -> SegmentHeader:
         RecordingError: It cannot be read, or is not of this version.
     """
     try:
-        with path.open("rb") as file:
+        with _opened(path) as file:
             line = file.readline(MOST_HEADER)
     except OSError as error:
         raise RecordingError(f"{_shown(path)} cannot be read: {error.strerror}.") from error
     return _header(line, path)
+
+
+def _opened(path: Path) -> BinaryIO:
+    # A pipe must not block gpumon.
+    nonblocking = getattr(os, "O_NONBLOCK", 0)
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | nonblocking))
 
 
 def _header(line: bytes, path: Path) -> SegmentHeader:
@@ -182,7 +189,7 @@ class Segment:
             RecordingError: It cannot be read.
         """
         try:
-            with self.path.open("rb") as file:
+            with _opened(self.path) as file:
                 size = os.fstat(file.fileno()).st_size
                 if size < len(self._data):
                     # What could not be written whole was cut off again.

@@ -37,6 +37,8 @@ FRAME_SAMPLES = 60
 """Samples of a frame, at most."""
 FRAME_BYTES = 2**23
 """Bytes of a frame before compression, from which on the next sample begins another one."""
+SEGMENT_SECONDS = 3600.0
+"""From its first sample on, the time of a segment at most."""
 MOST_CONTENT = 2**23
 """Bytes of a sample before compression, at most."""
 MOST_WINDOW_LOG = 23

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import time
 import zlib
 from functools import partial
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from gpumon.recording.archive.segment_format import (
     MOST_CONTENT,
     MOST_WINDOW_LOG,
     SCHEMA,
+    SEGMENT_SECONDS,
     RecordHead,
     SampleContent,
     SegmentHeader,
@@ -48,7 +50,6 @@ if TYPE_CHECKING:
 
 STEP = 1.0
 """Seconds by which the clock may fall behind without being taken for set back, see ``History``."""
-SEGMENT_SECONDS = 3600.0
 SEGMENT_BYTES = 2**24
 _LEVEL = 6
 """A tenth less than level 3 takes; level 9 takes 2 % less again, and twice the time."""
@@ -255,7 +256,8 @@ class ArchiveLog:
                 "leave it to it."
             ) from error
         self._last = self._newest_time()
-        self._prune()
+        # The clock may have been ahead for a while: that is no reason to remove all others.
+        self._prune(min(self._last, time.time()))
 
     def _make_folder(self) -> None:
         self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -304,6 +306,10 @@ class ArchiveLog:
         self._written += added
         if segment.size + self._older > self._bounds.bytes:
             self._prune()
+            if segment.size + self._older > self._bounds.bytes:
+                self._trouble = (
+                    f"{shown(self.path)} is too large: its oldest files cannot be removed."
+                )
 
     def _in_order(self, snapshot: Snapshot, elapsed: float) -> tuple[Snapshot, float]:
         """The snapshot with a time after the last one, or by how much the clock was set back."""
@@ -338,7 +344,7 @@ class ArchiveLog:
         self._frame = _Frame()
         self._segment = segment = _OpenSegment(file, header, self._file_mode)
         self._written += segment.size
-        self._prune()
+        self._prune(min(self._last, snapshot.time))
         return segment
 
     def _end_segment(self) -> None:
@@ -346,21 +352,27 @@ class ArchiveLog:
             self._segment.close()
             self._segment = None
 
-    def _prune(self) -> None:
-        """Remove the oldest segments until the others are within the bounds."""
+    def _prune(self, now: float = -math.inf) -> None:
+        """Remove the oldest segments until the others are within the bounds.
+
+        Args:
+            now: The time from which the days count back; by default they do not count.
+        """
         own = None if self._segment is None else self._segment.file.number
         files = [file for file in segments_in(self.path) if file.number != own]
         sizes = {file: _size(file.path) + _size(file.events) for file in files}
         self._older = sum(sizes.values())
         size = 0 if self._segment is None else self._segment.size
-        oldest = self._last - self._bounds.days * 86400
+        oldest = now - self._bounds.days * 86400
         for file in files:
             if size + self._older <= self._bounds.bytes and not _ended_before(file.path, oldest):
                 break
             for path in (file.events, file.path):
-                with contextlib.suppress(FileNotFoundError):
+                # What cannot be removed must not end the history.
+                with contextlib.suppress(OSError):
                     path.unlink()
-            self._older -= sizes[file]
+            if not file.path.exists():
+                self._older -= sizes[file]
 
     def sync(self) -> None:
         """See ``RecordedLog.sync``."""

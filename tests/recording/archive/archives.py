@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from gpumon.findings import conditions
 from gpumon.makers.demo import DemoSource
 from gpumon.model.thresholds import DEFAULTS
-from gpumon.recording.archive import ArchiveLog, ArchivePlace, Bounds
+from gpumon.recording.archive import Archive, ArchiveLog, ArchivePlace, Bounds
 from gpumon.recording.history import STATE_GPU_DEPTH, History
+from tests.build import NOON, gpu, snapshot
 from tests.clock import HandClock
 
 if TYPE_CHECKING:
@@ -57,3 +60,16 @@ def archived(folder: Path, samples: Iterable[Snapshot], bounds: Bounds | None = 
 def segments(folder: Path) -> list[Path]:
     """The files of samples, oldest first."""
     return sorted(folder.glob("*.gpumon"))
+
+
+def every(archive: Archive) -> list[float]:
+    """The times of all samples, by steps."""
+    times = [archive.first or 0.0]
+    while (following := archive.step(times[-1], 1)) > times[-1]:
+        times.append(following)
+    return times
+
+
+def plain(second: float, used: int = 0) -> Snapshot:
+    """A sample so many seconds after noon."""
+    return replace(snapshot(0, gpu(memory_used=used)), time=NOON + second)

@@ -38,27 +38,24 @@ from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.recording import RecordingError
 from gpumon.system.zstandard import zstd
 from tests.build import NOON, gpu, process, snapshot
-from tests.recording.archive.archives import archived, demo_samples, segments, states, writer
+from tests.recording.archive.archives import (
+    archived,
+    demo_samples,
+    every,
+    plain,
+    segments,
+    states,
+    writer,
+)
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+
 DEMO = demo_samples(200)
 HOUR = 3600
-
-
-def every(archive: Archive) -> list[float]:
-    """The times of all samples, by steps."""
-    times = [archive.first or 0.0]
-    while (following := archive.step(times[-1], 1)) > times[-1]:
-        times.append(following)
-    return times
-
-
-def plain(second: float, used: int = 0) -> Snapshot:
-    return replace(snapshot(0, gpu(memory_used=used)), time=NOON + second)
 
 
 def test_every_field_of_every_sample_comes_back(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from contextlib import suppress
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gpumon.recording.recording import RecordingError
@@ -74,16 +74,24 @@ class JoinedRecording:
 
     def _open_now(self) -> None:
         found = self._find()
-        if found.archive is not None:
-            self._look_at_ends(found.archive)
-        self._found = found
+        with self._reading():
+            if found.archive is not None:
+                self._look_at_ends(found.archive)
+            self._found = found
 
     def _look_at_ends(self, archive: Archive) -> None:
         """Follow an archive that grows and loses its oldest hours; it may be on a slow disk."""
-        ends: tuple[float | None, float | None] = None, None
-        with suppress(RecordingError):
-            ends = archive.first, archive.last
-        self._oldest, self._newest = ends
+        self._oldest, self._newest = archive.first, archive.last
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Do without the archive from now on if it cannot be read in the block."""
+        try:
+            yield
+        except RecordingError as error:
+            from gpumon.recording.archive import FoundArchive
+
+            self._found, self._oldest = FoundArchive(note=error.sentence), None
 
     def _older(self) -> Archive | None:
         """The archive, if it goes back further than memory does. Reads nothing."""
@@ -106,10 +114,9 @@ class JoinedRecording:
             from gpumon.recording.archive import ArchiveHistory
 
             self._states = ArchiveHistory(archive, self._make)
-        try:
+        with self._reading():
             return self._states.of(snapshot)
-        except RecordingError:
-            return None
+        return None
 
     @property
     def first(self) -> float | None:
@@ -126,10 +133,12 @@ class JoinedRecording:
         border = self._border()
         archive = self._older() if time < border else None
         if archive is not None:
-            self._look_at_ends(archive)
-            archive = self._older()
-        found = None if archive is None else archive.at(min(time, _before(border)))
-        return self._recent.at(time) if found is None else found
+            with self._reading():
+                self._look_at_ends(archive)
+                found = archive.at(min(time, _before(border)))
+                if found is not None:
+                    return found
+        return self._recent.at(time)
 
     def between(self, first: float, last: float, most: int) -> Iterator[Snapshot]:
         """See ``Recording.between``."""
@@ -140,7 +149,8 @@ class JoinedRecording:
             return
         end = min(last, _before(border))
         older = round(most * (end - first) / (last - first)) if last > border else most
-        yield from archive.between(first, end, max(1, older))
+        with self._reading():
+            yield from archive.between(first, end, max(1, older))
         if last >= border:
             yield from self._recent.between(border, last, max(1, most - older))
 
@@ -148,8 +158,12 @@ class JoinedRecording:
         """See ``Recording.step``."""
         border = self._border()
         archive = self._older()
-        if archive is None:
-            return self._recent.step(time, samples)
+        if archive is not None:
+            with self._reading():
+                return self._step_across(archive, time, samples, border)
+        return self._recent.step(time, samples)
+
+    def _step_across(self, archive: Archive, time: float, samples: int, border: float) -> float:
         if time < border:
             return self._step_on(archive, time, samples, border)
         reached = self._recent.step(time, samples)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from typing import TYPE_CHECKING
 
@@ -209,3 +210,30 @@ def test_a_history_without_samples_is_said(tmp_path: Path) -> None:
     (path,) = segments(tmp_path)
     path.write_bytes(b"\x00" * 100)
     assert "No sample" in find_archive("ada", str(tmp_path)).note
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+def test_a_folder_that_goes_away_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emptied: bool
+) -> None:
+    monkeypatch.setattr("gpumon.recording.archive.archive._LOOK_SECONDS", 0)
+    folder = archived(tmp_path / "history", DEMO[:BORDER])
+    recent = memory(DEMO[BORDER:])
+    recording = joined(recent, lambda: FoundArchive(Archive(folder)))
+    player = Player(recording, states())
+    player.source.open()
+    player.source.seek(DEMO[50].time)
+    assert player.source.sample().time == DEMO[50].time
+    if emptied:
+        for path in folder.iterdir():
+            path.unlink()
+    else:
+        shutil.rmtree(folder)
+    player.source.seek(DEMO[10].time)
+    assert player.source.sample().time == DEMO[BORDER].time
+    assert player.source.to_event(forward=False) is None
+    assert list(recording.between(0, NOON * 2, 1000)) == list(DEMO[BORDER:])
+    assert recording.step(DEMO[BORDER].time, -5) == recording.first == DEMO[BORDER].time
+    assert recording.gaps == ()
+    if not emptied:
+        assert recording.beginning == f"{folder} cannot be read: No such file or directory."

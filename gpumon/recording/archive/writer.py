@@ -160,10 +160,7 @@ class _OpenSegment:
 
     def is_there(self) -> bool:
         """Whether the file still has its name."""
-        try:
-            return os.path.samestat(os.fstat(self._descriptor), self.file.path.stat())
-        except OSError:
-            return False
+        return _has_name(self._descriptor, self.file.path)
 
     def sync(self) -> None:
         """Wait until what was written is on the disk.
@@ -179,6 +176,14 @@ class _OpenSegment:
             if descriptor is not None:
                 with contextlib.suppress(OSError):
                     os.close(descriptor)
+
+
+def _has_name(descriptor: int, path: Path) -> bool:
+    """Whether an open file still has its name."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except OSError:
+        return False
 
 
 def _create(path: Path, mode: int) -> int:
@@ -244,20 +249,36 @@ class ArchiveLog:
 
     def begin(self) -> None:
         """See ``RecordedLog.begin``."""
+        self._lock_folder()
+        self._last = self._newest_time()
+        # The clock may have been ahead for a while: that is no reason to remove all others.
+        self._prune(min(self._last, time.time()))
+
+    def _lock_folder(self) -> None:
+        """Make the folder if it is missing, and lock it, also if another one has its name now.
+
+        Raises:
+            LogError: Another program keeps the history in it.
+            OSError: It cannot be made or locked.
+        """
         self._make_folder()
         path = self.path / LOCK
+        if self._lock is not None:
+            if _has_name(self._lock, path):
+                return
+            os.close(self._lock)
+            self._lock = None
         self._lock, _ = open_file(path)
         try:
             lock(self._lock, path)
         except LogError as error:
+            os.close(self._lock)
+            self._lock = None
             other = holder(path) or "another program"
             raise LogError(
                 f"The history in {shown(self.path)} is kept by {other} already: end that first, or "
                 "leave it to it."
             ) from error
-        self._last = self._newest_time()
-        # The clock may have been ahead for a while: that is no reason to remove all others.
-        self._prune(min(self._last, time.time()))
 
     def _make_folder(self) -> None:
         self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -332,8 +353,8 @@ class ArchiveLog:
             and segment.is_there()
         ):
             return segment
-        self._make_folder()
         self._end_segment()
+        self._lock_folder()
         numbers = [file.number for file in segments_in(self.path)]
         number = max(numbers, default=0) + 1
         header = SegmentHeader(

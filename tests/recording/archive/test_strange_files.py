@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from gpumon.recording.archive import Archive, Bounds
+from gpumon.recording.csv.opening import LogError
 from tests.build import NOON
 from tests.recording.archive.archives import archived, demo_samples, plain, segments, writer
-
-if TYPE_CHECKING:
-    import pytest
 
 SEGMENT = "000002-20231114-120000.gpumon"
 
@@ -69,3 +69,20 @@ def test_a_bound_that_cannot_be_kept_is_said(
     assert log.trouble == f"{tmp_path} is too large: its oldest files cannot be removed."
     log.close()
     assert list(Archive(tmp_path).samples(0, NOON * 2)) == list(samples)
+
+
+def test_a_folder_that_was_removed_has_one_writer_again(tmp_path: Path) -> None:
+    folder = tmp_path / "history"
+    log = writer(folder)
+    log.write({None: plain(0)}, 0)
+    shutil.rmtree(folder)
+    other = writer(folder)
+    other.write({None: plain(1)}, 0)
+    with pytest.raises(LogError, match="already"):
+        log.write({None: plain(2)}, 2)
+    other.close()
+    log.write({None: plain(3)}, 3)
+    with pytest.raises(LogError, match="already"):
+        writer(folder)
+    log.close()
+    assert [sample.time - NOON for sample in Archive(folder).samples(0, NOON * 2)] == [1, 3]

@@ -114,7 +114,7 @@ def test_a_check_looks_for_the_theme(tmp_path: Path) -> None:
 
 
 def test_what_holds_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
-    write(tmp_path, "interval = 2\n[keys]\nend = 'x'\n")
+    write(tmp_path, "interval = 2\n[keys]\nend = '$'\n")
     done = gpumon("config", "show", home=tmp_path, GPUMON_UNITS="GB")
     assert (done.returncode, done.stderr) == (0, "")
     origins = {

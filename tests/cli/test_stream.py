@@ -164,7 +164,7 @@ def test_errors_of_a_card_are_events_and_its_state() -> None:
         driver.cards[1].xid(79)
         driver.cards[1].lost = True
         sample = stream.until(lambda one: one.events)
-        assert {event.kind for event in sample.events} == {EventKind.ERROR}
+        assert {event.kind for event in sample.events} <= {EventKind.ERROR, EventKind.ACCIDENT}
         assert {event.gpus for event in sample.events} == {(sample.snapshot.gpus[1].uuid,)}
         sample = stream.until(lambda one: one.states[1].kind is FindingKind.LOST)
         assert sample.snapshot.gpus[1].status is GpuStatus.LOST
@@ -325,10 +325,9 @@ def test_events_in_samples_that_were_left_out_are_told_later() -> None:
             wait_for_samples(driver, 20)
         sample = stream.until(lambda one: one.events)
     assert sample.dropped
-    assert [event.sentence for event in sample.events] == [
-        "GPU 0 reported XID 31",
-        "GPU 0 reported XID 48",
-    ]
+    # Whose XIDs the kernel log has, if it may be read, and otherwise what the driver says.
+    sentences = [event.sentence for event in sample.events]
+    assert [re.findall(r"XID (\d+)", sentence) for sentence in sentences] == [["31"], ["48"]]
 
 
 def test_a_stopped_reader_does_not_hold_up_the_end() -> None:

@@ -92,7 +92,7 @@ KEYS = """
 [keys]
 end = "$"
 filter = ["F5", "z"]
-help = "i"
+help = "0"
 sort_age = ","
 sort_before = "A"
 """
@@ -109,13 +109,13 @@ def test_changed_keys_do_what_they_are_for(started: Callable[..., Screen]) -> No
         screen.type("\x1b")
         screen.wait_for(r"18 processes[\s\S]*\n q quit")
         # The help page tells the changed keys.
-        screen.type("i")
+        screen.type("0")
         screen.wait_for(r"F5 z +Filter the processes[\s\S]*\$ +End the process")
         screen.wait_gone(r"\n q quit")
         screen.type("\x1b")
         screen.wait_for(r"18 processes[\s\S]*\n q quit")
         screen.type("\x1b[B\x1b[B")
-        screen.wait_for(r" i help .*\$ end….*F5 filter")
+        screen.wait_for(r" 0 help .*\$ end….*F5 filter")
         screen.type(",")
         screen.wait_for("AGE▼")
         screen.type("k$")
@@ -153,7 +153,7 @@ def test_sentences_and_footers_call_changed_keys_by_their_names(
 change_side = "f6"
 previous_line = "z"
 first_line = "f7"
-pause = "z"
+pause = "$"
 graph = "p"
 step_back = "f8"
 sort_where = "f10"
@@ -164,14 +164,14 @@ chart_1m = "f12"
         heading(screen)
         screen.type("\r")
         screen.wait_for("choose a process first: z ↓, or a GPU: F6")
-        screen.type("z")
-        screen.wait_for("paused; x resumes")
-        screen.type("x]")
+        screen.type("$")
+        screen.wait_for(r"paused; \$ resumes")
+        screen.type("$]")
         screen.wait_for("this is now: F8 goes back in time")
         screen.type("\x1b[19~")
-        screen.wait_for(r"x play.*F7 first")
+        screen.wait_for(r"\$ play.*F7 first")
         screen.type("\x1b[F")
-        screen.wait_gone("x play")
+        screen.wait_gone(r"\$ play")
         screen.type("\x1b[17~\r")
         # In a page the keys that scroll are always the same.
         screen.wait_for(r"F12 1m.*↑↓ scroll.*F11 copy CUDA_VISIBLE_DEVICES")

@@ -32,7 +32,10 @@ def row_accidents(snapshot: Snapshot, gpu: Gpu) -> tuple[Accident, ...]:
 
 
 def accidents_cell(accidents: Iterable[Accident]) -> str:
-    """A JSON array with an array per accident: its fields in their order; ASCII only."""
+    """A JSON array with an array per accident: its fields in their order; ASCII only.
+
+    Without any it is ``[]``: unknown is an empty cell, and every cell of the column is a text.
+    """
     items: list[str] = []
     size = 2
     for accident in reversed(list(accidents)):
@@ -43,7 +46,7 @@ def accidents_cell(accidents: Iterable[Accident]) -> str:
         if size > _CELL_CHARACTERS:
             break
         items.insert(0, item)
-    return f"[{','.join(items)}]" if items else ""
+    return f"[{','.join(items)}]"
 
 
 def parse_accidents(cell: str) -> tuple[Accident, ...]:

@@ -151,7 +151,12 @@ def assert_read_back(read: Snapshot, sampled: Snapshot, *, late: float = 0.0) ->
 
 def assert_host(read: Host, host: Host) -> None:
     logged = replace(
-        host, library_version=None, driver_since=None, in_container=None, pids_are_ours=True
+        host,
+        library_version=None,
+        driver_since=None,
+        in_container=None,
+        pids_are_ours=True,
+        nics=None,
     )
     if host.load is not None:
         assert read.load is not None

@@ -138,8 +138,9 @@ def test_each_host_of_a_log_has_its_own_allocations(tmp_path: Path) -> None:
 def test_a_log_of_an_older_version_says_nothing_of_allocations(tmp_path: Path) -> None:
     path = write_log(tmp_path / "run.csv", [sample(ANN)])
     heading, *lines = path.read_text().splitlines()
-    assert heading.split(",")[-3:] == ["allocations", "allocated.jobs", "allocated.users"]
-    old = [",".join(line.split(",")[:-3]) for line in (heading, *lines)]
+    added = ["allocations", "allocated.jobs", "allocated.users", "accidents"]
+    assert heading.split(",")[-4:] == added
+    old = [",".join(line.split(",")[:-4]) for line in (heading, *lines)]
     path.write_text("\n".join(old) + "\n")
     assert replayed(path).allocations is None
 
@@ -159,8 +160,8 @@ def test_a_log_of_an_older_version_says_nothing_of_allocations(tmp_path: Path) -
 def test_a_gpu_whose_cells_are_damaged_is_not_free(row: int, torn: str, tmp_path: Path) -> None:
     path = write_log(tmp_path / "run.csv", [sample(replace(ANN, devices=("GPU-0",)))])
     lines = path.read_text().splitlines()
-    *whole, _, _, _ = lines[row + 1].split(",")
-    lines[row + 1] = ",".join([*whole, torn])
+    *whole, _, _, _, accidents = lines[row + 1].split(",")
+    lines[row + 1] = ",".join([*whole, torn, accidents])
     path.write_text("\n".join(lines) + "\n")
     shown = replayed(path)
     assert allocated_to_others(shown.allocations, shown.gpus[row], NOON) is not None

@@ -22,7 +22,7 @@ from gpumon.recording.csv.recording import open_log
 from gpumon.recording.csv.tables import rows_of
 from gpumon.recording.recording import RecordingError
 from gpumon.report.notes import wrapped
-from gpumon.report.output import EXIT_USAGE, fail
+from gpumon.report.output import DAMAGED_HISTORY, EXIT_USAGE, fail
 from gpumon.report.reading import HostChoice, find_logs
 from gpumon.report.window import parse_span
 from gpumon.text.csv_cells import csv_text
@@ -170,6 +170,10 @@ def print_accidents(
     except RecordingError as error:
         return fail(error.sentence)
     notes = damage_notes({path: damage for log in logs for path, damage in log.damage.items()})
+    if history is not None and history.is_damaged:
+        notes.append(DAMAGED_HISTORY)
+    if history is not None and not history.events_complete:
+        notes.append("The history has not been searched completely: reading it takes too long.")
     if form == "json":
         stream.write(to_json(found, notes))
     else:

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 EXIT_NOTHING = 1
 EXIT_USAGE = 2
+DAMAGED_HISTORY = "A part of the history is damaged, and left out."
 
 _DAY = 86400.0
 _NOW_SECONDS = 60.0
@@ -127,7 +128,7 @@ def print_report(
         return fail(error.sentence)
     damaged = damage_notes({path: damage for log in logs for path, damage in log.damage.items()})
     if history is not None and history.is_damaged:
-        damaged.append("A part of the history is damaged, and left out.")
+        damaged.append(DAMAGED_HISTORY)
     if not report.lines:
         nothing = _no_host(choice) or _nothing(report, logs, when, choice)
         return fail(" ".join([nothing, *damaged]))

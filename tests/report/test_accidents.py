@@ -91,6 +91,26 @@ def test_only_the_time_and_the_hosts_that_are_wanted(source: dict[str, Any]) -> 
     assert printed(source, hosts=frozenset({"elsewhere"})) == "No accident is known in that time.\n"
 
 
+class _Unsearched(Archive):
+    @property
+    def events_complete(self) -> bool:
+        return False
+
+
+def test_what_was_not_searched_or_is_damaged_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpumon.report.accidents._SEARCH_SECONDS", 0.0)
+    folder = archived(tmp_path / "history", samples())
+    (folder / "000000-20231114-000000.gpumon").write_text("nothing of gpumon's\n")
+    searched, unsearched = (
+        json.loads(printed({"paths": [], "history": kind(folder)}, form="json"))["notes"]
+        for kind in (Archive, _Unsearched)
+    )
+    assert "A part of the history is damaged, and left out." in searched
+    assert [note for note in unsearched if "not been searched completely" in note]
+
+
 @pytest.mark.parametrize("name", [["--by", "user"], ["--plot"], ["--price", "1"], ["--job", "3"]])
 def test_what_is_of_usage_is_refused(name: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", "run.csv", "--accidents", *name]) == 2

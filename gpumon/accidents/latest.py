@@ -11,6 +11,8 @@ from gpumon.accidents.lines import SAME_SECONDS, first_lines
 from gpumon.model.codec import encode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from gpumon.model.accidents import Accident
     from gpumon.model.snapshot import Snapshot
 
@@ -50,19 +52,21 @@ class LatestLists:
         return None
 
 
-def new_accidents(before: Snapshot, after: Snapshot) -> list[tuple[Accident, tuple[Accident, ...]]]:
-    """The accidents that only the later snapshot has, each with the lines that follow from it.
+def new_accidents(
+    seen: Sequence[Accident], accidents: Sequence[Accident]
+) -> list[tuple[Accident, tuple[Accident, ...]]]:
+    """The accidents that were not seen before, each with the lines that follow from it.
 
-    A line that follows from an accident of the earlier snapshot is no new accident.
+    A line that follows from an accident that was seen is no new accident.
     """
-    if not after.accidents or before.accidents == after.accidents:
+    if not accidents or seen == accidents:
         return []
     known: dict[Accident, list[float]] = {}
-    for accident in before.accidents:
+    for accident in seen:
         known.setdefault(replace(accident, time=0.0), []).append(accident.time)
     return [
         (first, further)
-        for first, further in first_lines(after.accidents).items()
+        for first, further in first_lines(accidents).items()
         if not any(_is_known(line, known) for line in (first, *further))
     ]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.accidents import LISTS_BYTES, SAME_SECONDS, LatestLists, new_accidents, report_of
 from gpumon.availability import is_full
-from gpumon.model.accidents import AccidentKind
+from gpumon.model.accidents import ACCIDENT_SECONDS, ACCIDENTS_KEPT, AccidentKind
 from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS, clock_event_names
 from gpumon.model.snapshot import ANSWERING, GpuStatus
 from gpumon.recording.recording import Event, EventKind
@@ -48,6 +48,8 @@ class EventFinder:
         self._full_share = full_share
         self._before: Snapshot | None = None
         self._lists = LatestLists(lists_bytes)
+        # A machine that is connected again reads its kernel log again, a few samples later.
+        self._accidents_seen: tuple[Accident, ...] = ()
         self._since = math.inf
         self._earlier: tuple[Gpu, ...] = ()
         self._missing: dict[str, Gpu] = {}
@@ -68,6 +70,7 @@ class EventFinder:
         events += self._no_longer_listed(before, snapshot)
         if before is not None:
             events += self._accidents(before, snapshot)
+        self._remember_accidents(snapshot)
         self._lists.see(snapshot)
         for gpu in snapshot.gpus:
             if gpu.clock_event_reasons and _slowed(gpu):
@@ -80,7 +83,7 @@ class EventFinder:
         return events
 
     def _accidents(self, before: Snapshot, after: Snapshot) -> Iterable[Event]:
-        for accident, further in new_accidents(before, after):
+        for accident, further in new_accidents(self._accidents_seen, after.accidents):
             # The kernel log also has accidents from before the recording.
             if accident.time >= self._since:
                 earlier = self._lists.before(accident.time) or before
@@ -91,6 +94,17 @@ class EventFinder:
                 yield Event(
                     after.time, EventKind.ACCIDENT, subject, report.sentence, gpus, accident
                 )
+
+    def _remember_accidents(self, snapshot: Snapshot) -> None:
+        now = snapshot.accidents
+        if now == self._accidents_seen:
+            return
+        earlier = [
+            accident
+            for accident in self._accidents_seen
+            if accident not in now and abs(snapshot.time - accident.time) < ACCIDENT_SECONDS
+        ]
+        self._accidents_seen = (*earlier[-ACCIDENTS_KEPT:], *now)
 
     def _no_longer_listed(self, before: Snapshot | None, after: Snapshot) -> list[Event]:
         """The GPUs that are missing from two samples in a row, after they were in two.

@@ -251,6 +251,18 @@ def test_an_accident_is_one_event_with_whose_it_was() -> None:
     assert (events[0].subject, events[0].gpus) == ("GPU-0", ("GPU-0",))
 
 
+def test_a_machine_that_reads_its_kernel_log_again_reports_nothing_twice() -> None:
+    again = replace(XID_31, time=XID_31.time + 0.003)
+    events = found_in(
+        snapshot(NOON),
+        replace(snapshot(NOON + 2), accidents=(XID_31,)),
+        snapshot(NOON + 3),
+        snapshot(NOON + 4),
+        replace(snapshot(NOON + 5), accidents=(again,)),
+    )
+    assert [event.accident for event in events] == [XID_31]
+
+
 def test_lines_that_follow_from_an_accident_are_no_event() -> None:
     further = replace(XID_31, number=45, time=NOON + 2.5)
     events = found_in(

@@ -96,6 +96,11 @@ def kernel_thread() -> threading.Thread | None:
     return next(threads, None)
 
 
+def has_read_past(watched: Watched) -> bool:
+    kernel = watched.source._kernel
+    return kernel is not None and kernel._has_read_past
+
+
 @pytest.fixture
 def awake(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the machine of the tests did, this one has not slept."""
@@ -150,8 +155,7 @@ def test_a_machine_that_slept_has_no_times_for_old_lines(
     bus = room.driver.cards[0].pci_bus
     room.kernel_log.write_text(line(bus, 48, 400))
     watched = Watched(room)
-    watched.until(kernel_thread)
-    watched.until(lambda: not watched.source.backend._xids._held)
+    watched.until(lambda: has_read_past(watched))
     with room.kernel_log.open("a") as log:
         log.write(line(bus, 79, 999))
     watched.until(lambda: watched.told)
@@ -175,7 +179,7 @@ def test_a_new_line_that_no_event_told_is_an_error_of_now(furnish: Furnish) -> N
     room = furnish(h100(event_types=None))
     room.kernel_log.write_text("")
     watched = Watched(room)
-    watched.until(kernel_thread)
+    watched.until(lambda: has_read_past(watched))
     room.clock.now += 50
     with room.kernel_log.open("a") as log:
         log.write(line(room.driver.cards[0].pci_bus, 79, 1049.9))

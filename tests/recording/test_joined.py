@@ -198,6 +198,16 @@ def test_the_name_of_a_machine_never_leads_out(
     assert folder.resolve().parent == (tmp_path / "gpumon/history").resolve()
 
 
+def test_a_folder_of_the_configuration_may_begin_with_a_tilde(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    archived(own_place("ada", "~/history").folder, DEMO[:10])
+    found = find_archive("ada", "~/history").archive
+    assert found is not None
+    assert found.folder == tmp_path / "history"
+
+
 def test_a_service_keeps_it_in_its_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGS_DIRECTORY", "/var/log/gpumon")
     assert own_place("ada").folder.as_posix() == "/var/log/gpumon/history"

@@ -51,13 +51,17 @@ def own_place(host: str, folder: str | None = None) -> ArchivePlace:
         folder: What the configuration says.
     """
     if folder is not None:
-        return ArchivePlace(Path(folder), is_shared=False)
+        return ArchivePlace(_configured(folder), is_shared=False)
     given = os.environ.get("LOGS_DIRECTORY", "").partition(":")[0]
     if os.path.isabs(given):  # noqa: PTH117 - a text from the environment
         return ArchivePlace(Path(given) / NAME, is_shared=True)
     if os.geteuid() == 0:
         return ArchivePlace(SERVICE_FOLDER, is_shared=True)
     return ArchivePlace(_user_folder(host), is_shared=False)
+
+
+def _configured(folder: str) -> Path:
+    return Path(os.path.expanduser(folder))  # noqa: PTH111 - Path's raises for an unknown user
 
 
 def _user_folder(host: str) -> Path:
@@ -75,7 +79,7 @@ def find_archive(host: str, folder: str | None = None) -> FoundArchive:
         host: The name of the machine.
         folder: What the configuration says; the only place then.
     """
-    places = [SERVICE_FOLDER, _user_folder(host)] if folder is None else [Path(folder)]
+    places = [SERVICE_FOLDER, _user_folder(host)] if folder is None else [_configured(folder)]
     found: list[tuple[float, float, Archive]] = []
     note = ""
     for place in places:

@@ -282,8 +282,12 @@ class ArchiveLog:
 
     def _make_folder(self) -> None:
         self.path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            self.path.mkdir(mode=self._folder_mode)
+        try:
+            self.path.mkdir(mode=self._folder_mode, exist_ok=True)
+        except FileExistsError as error:
+            raise LogError(
+                f"{shown(self.path)} is no folder: there can be no history in it."
+            ) from error
 
     def _newest_time(self) -> float:
         """The time of the newest sample in the folder."""

@@ -86,3 +86,10 @@ def test_a_folder_that_was_removed_has_one_writer_again(tmp_path: Path) -> None:
         writer(folder)
     log.close()
     assert [sample.time - NOON for sample in Archive(folder).samples(0, NOON * 2)] == [1, 3]
+
+
+def test_a_file_in_place_of_the_folder_is_said(tmp_path: Path) -> None:
+    folder = tmp_path / "history"
+    folder.touch()
+    with pytest.raises(LogError, match="is no folder"):
+        writer(folder)

@@ -216,10 +216,10 @@ class JoinedRecording:
         from gpumon.recording.archive import GAP_SECONDS
 
         border = self._border()
-        gaps = [gap for gap in archive.gaps if gap[1] < border]
-        if self._newest is not None and self._newest < border - GAP_SECONDS:
+        gaps = [(begin, min(end, border)) for begin, end in archive.gaps]
+        if self._newest is not None:
             gaps.append((self._newest, border))
-        return gaps
+        return [(begin, end) for begin, end in gaps if begin < end - GAP_SECONDS]
 
     def origin(self, time: float) -> str:
         """See ``Recording.origin``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from typing import TYPE_CHECKING
@@ -102,6 +103,18 @@ def test_a_gap_before_the_start_is_known(tmp_path: Path) -> None:
     _ = recording.first
     assert recording.gaps == [(DEMO[29].time, later[0].time)]
     assert recording.step(DEMO[29].time, 1) == later[0].time
+
+
+def test_a_gap_that_ends_after_the_start_is_known(tmp_path: Path) -> None:
+    """The history goes on to be kept a moment after the dashboard was started."""
+    folder = archived(tmp_path, DEMO[:30])
+    (segment,) = segments(folder)
+    os.utime(segment, (DEMO[29].time, DEMO[29].time))
+    later = [replace(sample, time=sample.time + 3600) for sample in DEMO[100:]]
+    archived(folder, later[5:])
+    recording = joined(memory(later), lambda: FoundArchive(Archive(folder)))
+    _ = recording.first
+    assert recording.gaps == [(DEMO[29].time, later[0].time)]
 
 
 def test_without_an_archive_it_is_the_recording_of_this_run() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import time
@@ -324,6 +325,9 @@ class ArchiveLog:
             if isinstance(error, ValueError):
                 self._trouble = f"{shown(self.path)} lacks a sample: {error}."
                 return
+            if error.errno == errno.EFBIG:
+                # It may not grow any more, see `ulimit -f`; another one may.
+                self._end_segment()
             raise
         self._trouble = None
         self._last, self._last_elapsed = snapshot.time, elapsed

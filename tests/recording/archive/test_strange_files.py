@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -93,3 +94,24 @@ def test_a_file_in_place_of_the_folder_is_said(tmp_path: Path) -> None:
     folder.touch()
     with pytest.raises(LogError, match="is no folder"):
         writer(folder)
+
+
+def test_a_file_that_may_not_grow_is_followed_by_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = writer(tmp_path)
+    log.write({None: plain(0)}, 0)
+    real = os.write
+    small = segments(tmp_path)[0].stat()
+
+    def write(descriptor: int, data: bytes) -> int:
+        if os.path.samestat(os.fstat(descriptor), small):
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        return real(descriptor, data)
+
+    monkeypatch.setattr("gpumon.recording.archive.writer.os.write", write)
+    with pytest.raises(OSError, match="too large"):
+        log.write({None: plain(1)}, 1)
+    log.write({None: plain(2)}, 2)
+    log.close()
+    assert list(Archive(tmp_path).samples(0, NOON * 2)) == [plain(0), plain(2)]

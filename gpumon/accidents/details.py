@@ -16,6 +16,8 @@ def details_of(report: AccidentReport) -> Iterator[str]:
     """All that is known of an accident, a sentence each; not safe to print."""
     accident = report.accident
     yield report.what
+    for what in report.then:
+        yield f"then {what}"
     process = report.process
     if process is not None:
         facts = [f"the kernel names {report.whose}"]

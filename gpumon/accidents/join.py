@@ -52,6 +52,7 @@ class AccidentReport(NamedTuple):
         label: What it is, in short: ``XID 31``, ``reset``.
         meaning: What that means, with what the line says beyond an error's number, see
             ``error_details``; ``None`` if neither is known.
+        then: What else the lines that follow report, as ``what``.
         process: The process that the kernel names, if it was seen before the accident.
         job: The job of that process, in short; without a named process the one job that had the
             GPU.
@@ -68,6 +69,7 @@ class AccidentReport(NamedTuple):
     gpu_index: int | None = None
     label: str = ""
     meaning: str | None = None
+    then: tuple[str, ...] = ()
     process: GpuProcess | None = None
     job: str | None = None
     ran_seconds: float | None = None
@@ -78,7 +80,7 @@ class AccidentReport(NamedTuple):
     @property
     def what(self) -> str:
         """What happened: ``XID 31: <meaning>``."""
-        return self.label if self.meaning is None else f"{self.label}: {self.meaning}"
+        return _joined(self.label, self.meaning)
 
     @property
     def whose(self) -> str:
@@ -109,7 +111,12 @@ class AccidentReport(NamedTuple):
         """All in one sentence, without what left and what is gone."""
         where = "" if self.gpu_index is None else f"GPU {self.gpu_index}: "
         whose = f": {self.whose}" if self.whose else ""
-        return f"{where}{self.what.replace(': ', ', ', 1)}{whose}"
+        what = ", then ".join([each.replace(": ", ", ", 1) for each in (self.what, *self.then)])
+        return f"{where}{what}{whose}"
+
+
+def _joined(label: str, meaning: str | None) -> str:
+    return label if meaning is None else f"{label}: {meaning}"
 
 
 def _label(accident: Accident, gpu: Gpu | None) -> str:
@@ -140,6 +147,7 @@ def report_of(
         None if gpu is None else gpu.index,
         _label(accident, gpu),
         _meaning(accident, gpu),
+        _then(accident, further, gpu),
     )
     if before is None or before.processes_at is None:
         return report
@@ -180,6 +188,17 @@ def _meaning(accident: Accident, gpu: Gpu | None) -> str | None:
             return f"the OOM killer killed {processes} of {accident.cgroup}"
         return f"{meaning} at the memory limit of {accident.cgroup}"
     return meaning
+
+
+def _then(accident: Accident, further: tuple[Accident, ...], gpu: Gpu | None) -> tuple[str, ...]:
+    """What lines report that are of another kind or number, each once."""
+    known = {(accident.kind, accident.number)}
+    found: list[str] = []
+    for line in further:
+        if (line.kind, line.number) not in known and len(found) < _NAMES_SHOWN:
+            known.add((line.kind, line.number))
+            found.append(_joined(_label(line, gpu), _meaning(line, gpu)))
+    return tuple(found)
 
 
 def _named_process(accident: Accident, before: Snapshot) -> GpuProcess | None:

@@ -76,6 +76,11 @@ FIGURES = (
     ),
     AccidentFigure("number", "Number of the error code.", lambda one: one.report.accident.number),
     AccidentFigure("meaning", "What that means.", lambda one: one.report.meaning),
+    AccidentFigure(
+        "followed_by",
+        "What else the driver reported right after it.",
+        lambda one: " | ".join(one.report.then) or None,
+    ),
     AccidentFigure("gpu", "Index of the GPU.", lambda one: one.report.gpu_index),
     AccidentFigure("gpu_uuid", "Its UUID.", lambda one: one.report.accident.gpu_uuid),
     AccidentFigure(

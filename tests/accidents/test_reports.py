@@ -7,7 +7,7 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from gpumon.accidents import first_lines, report_of
+from gpumon.accidents import details_of, first_lines, report_of
 from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.model.processes import GpuProcess, Workload
 from gpumon.model.snapshot import GpuStatus, Snapshot, Unknown
@@ -92,6 +92,14 @@ def test_what_the_line_says_beyond_the_number_is_reported() -> None:
     report = report_of(replace(LOST, number=149, text=text), seen(NOON - 1, python()), None)
     assert report.sentence.startswith("GPU 0: XID 149, ")
     assert ", fatal, link 8, unit NETIR: " in report.sentence
+
+
+def test_what_follows_is_named_once_each() -> None:
+    further = tuple([replace(LOST, number=number, time=NOON + 1) for number in (48, 79, 79)])
+    report = report_of(replace(LOST, number=48), seen(NOON - 1, python()), None, further)
+    assert [what.split(":")[0] for what in report.then] == ["XID 79"]
+    assert ", then XID 79, the GPU fell off the bus: 41233 python" in report.sentence
+    assert "then XID 79: the GPU fell off the bus" in details_of(report)
 
 
 def test_what_left_is_unknown_without_a_later_list_of_the_gpu() -> None:

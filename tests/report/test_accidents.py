@@ -65,6 +65,7 @@ def test_it_says_whose_it_was_and_what_ended(source: dict[str, Any]) -> None:
     assert (first["present"], first["left"]) == ([100], [100])
     assert first["lost_gpu_hours"] == pytest.approx(2.0, abs=0.05)
     assert first["kernel"] == "fell off"
+    assert first["followed_by"].startswith("XID 45: ")
     assert (second["kind"], second["pid"], second["process_name"]) == ("out of memory", 7, "load")
     # Nobody had seen it on a GPU.
     assert (second["user"], second["job"], second["left"], second["gpu"]) == (None,) * 4
@@ -72,7 +73,8 @@ def test_it_says_whose_it_was_and_what_ended(source: dict[str, Any]) -> None:
 
 def test_people_read_it_line_by_line(source: dict[str, Any]) -> None:
     text = printed(source)
-    assert "GPU 0  XID 79: the GPU fell off the bus\n  the kernel names 100 python of ann" in text
+    assert "GPU 0  XID 79: the GPU fell off the bus\n  then XID 45: a program was ended" in text
+    assert "\n  the kernel names 100 python of ann" in text
     assert "had 3.0 GiB of host memory" in text
     assert all(line.isprintable() for line in text.splitlines())
 

@@ -44,6 +44,9 @@ MOST_SEGMENT = 2**26
 """Bytes of a segment that are read at most."""
 _MOST_FRAME = FRAME_BYTES + MOST_CONTENT
 """Bytes of a frame that are unpacked at most."""
+_MOST_MARKS = 10_000
+"""Marks of frames that are looked at: an hour of ten samples a second has 600. A forged file may
+have millions."""
 _FRAMES_KEPT = 3
 """The two minutes before a moment that is shown are in so many frames."""
 _DAMAGED = (msgspec.MsgspecError, ValueError, RecursionError, EOFError, zstd.ZstdError)
@@ -203,8 +206,9 @@ class Segment:
                 f"{_shown(self.path)} cannot be read: {error.strerror}."
             ) from error
         self._frames.clear()
-        place = self._searched
-        while (place := self._data.find(FRAME, place)) >= 0:
+        place, marks = self._searched, 0
+        while marks < _MOST_MARKS and (place := self._data.find(FRAME, place)) >= 0:
+            marks += 1
             head = read_head(self._data, place)
             end = place + HEAD_BYTES + (0 if head is None else head.size)
             newest = self._times[-1] if self._times else -math.inf

@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from gpumon.recording.archive import Archive, Bounds
+from gpumon.recording.archive.segment_format import FRAME
 from gpumon.recording.csv.opening import LogError
 from tests.build import NOON
 from tests.recording.archive.archives import archived, demo_samples, plain, segments, writer
@@ -115,3 +117,13 @@ def test_a_file_that_may_not_grow_is_followed_by_another_one(
     log.write({None: plain(2)}, 2)
     log.close()
     assert list(Archive(tmp_path).samples(0, NOON * 2)) == [plain(0), plain(2)]
+
+
+def test_millions_of_marks_are_not_looked_at(tmp_path: Path) -> None:
+    archived(tmp_path, [plain(0)])
+    header = segments(tmp_path)[0].read_bytes().partition(b"\n")[0] + b"\n"
+    (tmp_path / SEGMENT).write_bytes(header + FRAME * 2**21)
+    archive = Archive(tmp_path)
+    began = time.process_time()
+    assert archive.last == NOON
+    assert time.process_time() - began < 1

@@ -238,7 +238,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             "host_strip",
             "h",
             "host_strip",
-            "Host: cores, memory, load, NICs (toggle)",
+            "Host: cores, memory, NICs (toggle)",
             "host",
             vim="H",
             synonyms="ram cpu",

@@ -139,9 +139,9 @@ class ViewedTime:
         player = self.rewind()
         if player is None:
             return NOTHING_RECORDED
-        playing = player.playing
+        was_at_start = player.source.is_at_start
         move(player)
-        if seconds < 0 and playing.position <= playing.first:
+        if seconds < 0 and was_at_start:
             return f"nothing older is known. {self.session.recording.beginning}".rstrip()
         return ""
 

@@ -149,6 +149,7 @@ def test_pandas_opens_both_files_with_no_options(driver: Driver, tmp_path: Path)
 
 CARD_TEXTS = [
     "timestamp",
+    "accidents",
     "allocated.jobs",
     "allocated.users",
     "uuid",

@@ -223,6 +223,12 @@ class ReplaySource(Source):
             self._steps += samples
         self.moved()
 
+    @property
+    def is_at_start(self) -> bool:
+        """Whether the requested position is the start of the recording, as far as it is known."""
+        with self._lock:
+            return self._first is not None and self._now() <= self._first
+
     def reaches_end(self, seconds: float) -> bool:
         """Whether at most the newest sample is that far on from the requested position."""
         last = self._recording.last

@@ -149,6 +149,7 @@ def test_what_is_not_known_of_a_card_is_an_empty_cell() -> None:
         "host",
         "elapsed [s]",
         "gpumon_log",
+        "accidents",  # None was reported.
     }
 
 

@@ -47,7 +47,7 @@ def on_gpu(server: FakeServer, **changes: object) -> GpuProcess:
         (GpuUse("GPU-0", 0),),
         uid=os.geteuid(),
         user="me",
-        **changes,  # type: ignore[arg-type]
+        **changes,  # type: ignore[arg-type]  # keywords pass through
     )
     return replace(process, place=WorkloadReader().read([process])[process.id])
 
@@ -64,7 +64,7 @@ class Asking:
     def __init__(self, **settings: object) -> None:
         self.clock = HandClock()
         self.reads = 0
-        self.settings = Serving(**settings)  # type: ignore[arg-type]
+        self.settings = Serving(**settings)  # type: ignore[arg-type]  # keywords pass through
         self.servers = Servers(self._read, System(clock=self.clock))
 
     def _read(self) -> Serving:
@@ -337,7 +337,7 @@ def test_the_lookup_adds_what_servers_report(server: FakeServer) -> None:
             }[name]
 
     server.answer(ok(vllm_text(running=4)))
-    lookup = Lookup(Host(), servers=Servers(Serving))  # type: ignore[arg-type]
+    lookup = Lookup(Host(), servers=Servers(Serving))  # type: ignore[arg-type]  # what is asked
     found = lookup.look_once(sample, patience=PATIENCE)
     (annotated,) = found.processes
     assert annotated.load == ServerLoad(4, 0, kv_cache=0.0, models=("qwen",))
@@ -345,7 +345,7 @@ def test_the_lookup_adds_what_servers_report(server: FakeServer) -> None:
     # The same tuple while nothing is new.
     assert lookup.annotate(sample).processes is found.processes
 
-    lookup = Lookup(Host(), servers=Servers(Serving))  # type: ignore[arg-type]
+    lookup = Lookup(Host(), servers=Servers(Serving))  # type: ignore[arg-type]  # as above
     lookup.start()
     try:
         deadline = time.monotonic() + PATIENCE

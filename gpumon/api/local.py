@@ -144,6 +144,11 @@ class SimulatedMachine(Machine):
         """See ``Machine.processes``."""
         return self.source.host(readonly=self._readonly)
 
+    @staticmethod
+    def reservations(uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:  # noqa: ARG004 - see Machine
+        """See ``Machine.reservations``; nothing is reserved there."""
+        return {}
+
     def topology(self, gpus: Sequence[Gpu]) -> Topology:
         """See ``Machine.topology``."""
         return self.source.backend.topology(gpus)

@@ -46,6 +46,7 @@ _UNITS = {
     "time": Unit.TIME,
     "driver_since": Unit.TIME,
     "processes_at": Unit.TIME,
+    "reserved_at": Unit.TIME,
     "status_since": Unit.TIME,
     "sampled_at": Unit.TIME,
     "started_at": Unit.TIME,

@@ -75,7 +75,8 @@ def is_settled(host: HostState) -> bool:
     # What is so unknown has not been looked up yet, or cannot be.
     given = host.snapshot.allocations or ()
     is_asked = all(each.job or each.unplaced is not None for each in given)
-    return host.received_at > host.since and is_placed and is_asked
+    is_read = host.snapshot.reserved_at is not None
+    return host.received_at > host.since and is_placed and is_asked and is_read
 
 
 def missing(host: HostState, patience: float) -> str:

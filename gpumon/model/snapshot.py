@@ -349,6 +349,7 @@ class Snapshot(Struct, frozen=True, gc=False, array_like=True):
     cost: OwnCost | None = None  # What sampling costs, filled in by the collector.
     holders: HolderScan | None = None  # Other processes with open device files, once scanned.
     reserved: tuple[Reserved, ...] = ()  # The known reservations.
+    reserved_at: Time | None = None  # When they were last read; ``None`` before the first time.
     # What schedulers have given to jobs, in no particular order; ``None`` where none was asked.
     allocations: tuple[Allocation, ...] | None = None
     accidents: Few[Accident] = ()  # Those of the last ``ACCIDENT_SECONDS``, oldest first.

@@ -127,7 +127,7 @@ class Lookup:
         self._loads: Mapping[ProcessId, ServerLoad] = {}
         self._holders: HolderScan | None = None
         self._relatives: tuple[RelatedProcess, ...] = ()
-        self._reserved: tuple[Reserved, ...] = ()
+        self._reserved: tuple[tuple[Reserved, ...], float | None] = (), None  # and when read
         # Nothing is free before it is known what a scheduler has given away.
         self._allocations = None if allocations is None else allocations.unknown
 
@@ -206,10 +206,10 @@ class Lookup:
     def annotate(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with the results known so far, without waiting.
 
-        Processes get their ``place`` and ``load``, and the snapshot its ``holders``, ``reserved``
-        and ``allocations``, unless its source has set them. Without new results, the same tuple of
-        processes gives the same tuple again, and a process without new results stays the same
-        object.
+        Processes get their ``place`` and ``load``, and the snapshot its ``holders``, ``reserved``,
+        ``reserved_at`` and ``allocations``, unless its source has set them. Without new results,
+        the same tuple of processes gives the same tuple again, and a process without new results
+        stays the same object.
 
         Call it from one thread at a time.
 
@@ -221,7 +221,9 @@ class Lookup:
         self._note(snapshot)
         processes = self._with_results(snapshot.processes)
         holders = snapshot.holders or self._holders
-        reserved = snapshot.reserved or self._reserved
+        reserved, reserved_at = snapshot.reserved, snapshot.reserved_at
+        if not reserved and reserved_at is None:
+            reserved, reserved_at = self._reserved
         allocations = snapshot.allocations
         if allocations is None:
             allocations = self._allocations
@@ -229,6 +231,7 @@ class Lookup:
             processes is snapshot.processes
             and holders is snapshot.holders
             and reserved is snapshot.reserved
+            and reserved_at == snapshot.reserved_at
             and allocations is snapshot.allocations
         ):
             return snapshot
@@ -237,6 +240,7 @@ class Lookup:
             processes=processes,
             holders=holders,
             reserved=reserved,
+            reserved_at=reserved_at,
             allocations=allocations,
         )
 
@@ -272,24 +276,25 @@ class Lookup:
 
     def _note(self, snapshot: Snapshot) -> None:
         """Record pending lookups, and wake the threads of urgent ones."""
-        if self._snapshot is None:
-            # A GPU that is reserved for a job must not be shown as free for long.
+        before, self._snapshot = self._snapshot, snapshot
+        if before is None:
+            # A GPU that is reserved for a job must not be shown as free for long. A thread that
+            # wakes needs the snapshot: without it, it would rest until the next time.
             self._for_reservations.set()
             self._for_allocations.set()
-        listed_anew = self._snapshot is None or snapshot.processes is not self._snapshot.processes
-        self._snapshot = snapshot
+        listed_anew = before is None or snapshot.processes is not before.processes
         if not listed_anew:
             return
-        before, unexplained_before = self._ids, self._unexplained
+        ids_before, unexplained_before = self._ids, self._unexplained
         self._ids = frozenset([process.id for process in snapshot.processes])
         self._unexplained = _unexplained(snapshot)
         self._listed = tuple(
             [process for process in snapshot.processes if process.visible and process.place is None]
         )
-        if not self._ids <= before:
+        if not self._ids <= ids_before:
             self._for_workloads.set()
         # A process that left the list may have left orphans, and unattributed memory has a holder.
-        if not before <= self._ids or self._unexplained != unexplained_before:
+        if not ids_before <= self._ids or self._unexplained != unexplained_before:
             self._scan_early = True
             self._for_holders.set()
 
@@ -397,8 +402,9 @@ class Lookup:
                 found = tuple(_reserved(gpu_of[uuid], uuid, held[uuid]) for uuid in held)
                 # The same tuple while nothing has changed, so that the snapshot need not be
                 # rebuilt.
-                if found != self._reserved:
-                    self._reserved = found
+                if found == self._reserved[0]:
+                    found = self._reserved[0]
+                self._reserved = found, self._clock.time()
         return _rest(self._clock.monotonic() - began, _RESERVATIONS_AGAIN)
 
     def _find_allocations(self) -> float:

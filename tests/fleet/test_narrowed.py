@@ -284,7 +284,7 @@ def test_all_views_of_a_fleet_agree() -> None:
 
 def test_a_sample_waits_for_what_slurm_has_given_but_not_long() -> None:
     def is_ready(allocations: Sequence[Allocation] | None, seconds: float) -> bool:
-        state = narrowed(allocations, on((1,), "7"))
+        state = narrowed(allocations, on((1,), "7"), reserved_at=NOON)
         assert state.snapshot is not None
         return is_settled(msgspec.structs.replace(state, received_at=state.since + seconds))
 
@@ -294,6 +294,16 @@ def test_a_sample_waits_for_what_slurm_has_given_but_not_long() -> None:
     assert is_ready([msgspec.structs.replace(MINE, unplaced=None)], 0.5)
     assert is_ready([MINE], 0.5)
     assert is_ready(None, 0.5)
+
+
+def test_a_sample_waits_for_the_reservations_but_not_long() -> None:
+    unread = narrowed([MINE], on((1,), "7"))
+
+    def is_ready(seconds: float) -> bool:
+        return is_settled(msgspec.structs.replace(unread, received_at=unread.since + seconds))
+
+    assert not is_ready(0.5)
+    assert is_ready(2.0)
 
 
 def test_the_title_counts_further_jobs() -> None:

@@ -583,12 +583,14 @@ def test_who_has_reserved_a_card_is_told_with_every_snapshot() -> None:
     given = snapshot(10.0, gpu(), MIG)
     locks.held = {"GPU-0": ReservationHolder("ann", 7, 3.0, "train"), "MIG-5": ReservationHolder()}
     assert lookup.annotate(given).reserved == ()
+    assert lookup.annotate(given).reserved_at is None, "they have not been read"
     assert lookup._find_reservations() == 2.0
     assert locks.asked == [["GPU-0", "GPU-1", "MIG-5"]]
     told = lookup.annotate(given).reserved
     assert told == (Reserved("GPU-0", None, "ann", 7, 3.0, "train"), Reserved("GPU-1", "MIG-5"))
     lookup._find_reservations()
     assert lookup.annotate(given).reserved is told, "nothing has changed"
+    assert lookup.annotate(given).reserved_at is not None
     locks.held = {}
     lookup._find_reservations()
     assert lookup.annotate(given).reserved == ()
@@ -597,8 +599,19 @@ def test_who_has_reserved_a_card_is_told_with_every_snapshot() -> None:
 def test_the_first_snapshot_does_not_wait_for_the_next_look_at_the_locks() -> None:
     lookup, _, _ = with_locks()
     lookup._find_reservations()
-    lookup.annotate(snapshot(10.0, gpu()))
-    assert lookup._for_reservations.is_set()
+    given = snapshot(10.0, gpu())
+    seen = []
+    wake = lookup._for_reservations
+
+    class Wake:
+        def set(self) -> None:
+            seen.append(lookup._snapshot)
+            wake.set()
+
+    lookup._for_reservations = Wake()  # type: ignore[assignment] # only ``set`` is called here
+    lookup.annotate(given)
+    assert wake.is_set()
+    assert seen == [given], "the thread that wakes finds the snapshot"
 
 
 def test_locks_that_cannot_be_read_leave_what_was_known() -> None:

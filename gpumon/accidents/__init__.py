@@ -2,22 +2,22 @@
 
 ``report_of`` joins an accident with the snapshots around it, so that the present, the past, a
 replay, a report and other hosts say the same. ``first_lines`` joins the lines of one accident.
-``LatestLists`` keeps the snapshots that a consumer of snapshots needs for that.
+``AccidentFollower`` finds the new ones of a machine from snapshot to snapshot.
 """
 
 from gpumon.accidents.details import details_of
 from gpumon.accidents.join import LEFT_SECONDS, AccidentReport, report_of
-from gpumon.accidents.latest import LISTS_BYTES, LatestLists, new_accidents
+from gpumon.accidents.latest import LISTS_BYTES, AccidentFollower, NewAccident
 from gpumon.accidents.lines import SAME_SECONDS, first_lines
 
 __all__ = [
     "LEFT_SECONDS",
     "LISTS_BYTES",
     "SAME_SECONDS",
+    "AccidentFollower",
     "AccidentReport",
-    "LatestLists",
+    "NewAccident",
     "details_of",
     "first_lines",
-    "new_accidents",
     "report_of",
 ]

@@ -1,13 +1,18 @@
-"""The newest process lists, for accidents that are reported after a list without the process."""
+"""Follows the accidents of a machine from snapshot to snapshot.
+
+It keeps the newest process lists, for accidents that are reported after a list without the process.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
+from gpumon.accidents.join import AccidentReport, report_of
 from gpumon.accidents.lines import SAME_SECONDS, first_lines
+from gpumon.model.accidents import ACCIDENT_SECONDS, ACCIDENTS_KEPT
 from gpumon.model.codec import encode
 
 if TYPE_CHECKING:
@@ -22,7 +27,7 @@ LISTS_BYTES = 2**20
 """What the older lists take at most, encoded. As objects they take several times as much."""
 
 
-class LatestLists:
+class _LatestLists:
     """Keeps the snapshots with the newest process lists.
 
     Args:
@@ -52,7 +57,51 @@ class LatestLists:
         return None
 
 
-def new_accidents(
+class NewAccident(NamedTuple):
+    """An accident that was not seen before."""
+
+    report: AccidentReport
+    before: Snapshot | None
+    """The newest snapshot whose lists are older than it; if none is kept, the previous one."""
+
+
+class AccidentFollower:
+    """Finds the accidents that are new in a snapshot, and what is known of them.
+
+    Args:
+        most_bytes: What older process lists take at most, encoded.
+    """
+
+    def __init__(self, most_bytes: int = LISTS_BYTES) -> None:
+        self._lists = _LatestLists(most_bytes)
+        self._newest: Snapshot | None = None
+        # A machine that is connected again reads its kernel log again, a few samples later.
+        self._seen: tuple[Accident, ...] = ()
+
+    def see(self, snapshot: Snapshot) -> list[NewAccident]:
+        """The new accidents of the next snapshot; the first may have some from long before it."""
+        found = []
+        for accident, further in _new(self._seen, snapshot.accidents):
+            before = self._lists.before(accident.time) or self._newest
+            found.append(NewAccident(report_of(accident, before, snapshot, further), before))
+        self._remember(snapshot)
+        self._lists.see(snapshot)
+        self._newest = snapshot
+        return found
+
+    def _remember(self, snapshot: Snapshot) -> None:
+        now = snapshot.accidents
+        if now == self._seen:
+            return
+        earlier = [
+            accident
+            for accident in self._seen
+            if accident not in now and abs(snapshot.time - accident.time) < ACCIDENT_SECONDS
+        ]
+        self._seen = (*earlier[-ACCIDENTS_KEPT:], *now)
+
+
+def _new(
     seen: Sequence[Accident], accidents: Sequence[Accident]
 ) -> list[tuple[Accident, tuple[Accident, ...]]]:
     """The accidents that were not seen before, each with the lines that follow from it.

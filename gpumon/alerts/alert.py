@@ -112,7 +112,7 @@ class Alert(Struct, frozen=True, kw_only=True):
         Key(
             '"hot"',
             "the condition: a state such as `hot`, a filter such as `idle>2h mem>10G`, "
-            "`xid critical`, or `ends user:me`",
+            "`xid critical`, `accident`, or `ends user:me`",
             _when,
             default="none: it is required",
         ),
@@ -135,7 +135,7 @@ class Alert(Struct, frozen=True, kw_only=True):
             '"6h"',
             "how long the same condition is not reported again",
             _seconds,
-            default="`6h`; `30m` for `xid`, `ends` and `free`",
+            default="`6h`; `30m` for `xid`, `accident`, `ends` and `free`",
         ),
     ] = STATE_COOLDOWN
     channels: Annotated[

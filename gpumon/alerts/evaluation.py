@@ -45,6 +45,16 @@ class EvaluationContext:
         self._listed: set[str] | None = None
         self._users: dict[str, set[str | None]] | None = None
 
+    def at(self, snapshot: Snapshot) -> EvaluationContext:
+        """The same evaluation of an earlier snapshot."""
+        return EvaluationContext(
+            self.history,
+            snapshot,
+            pace=self.pace,
+            is_settling=self.is_settling,
+            list_is_new=self.list_is_new,
+        )
+
     # Not an attribute: it refers back to this object, which would then keep its snapshot until the
     # next garbage collection, and minutes pass between two of these.
     @property

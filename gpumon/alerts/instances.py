@@ -158,11 +158,14 @@ class RememberedAlert(Struct, rename={"first_seen": "looked", "instances": "epis
     first_seen: dict[str, float] = {}
     """When each GPU was first evaluated, by UUID."""
     instances: dict[str, AlertInstance] = {}
-    """The instances by the key of their GPU or process, and for XIDs by ``UUID:NUMBER``."""
+    """The instances by the key of their GPU or process, for XIDs by ``UUID:NUMBER``, and for
+    accidents by the key of their notice."""
     xids: dict[str, dict[int, float | None]] = {}
     """When each XID was last reported, by UUID of the GPU and number."""
     processes: dict[str, RememberedProcess] = {}
     """Processes by key."""
+    accidents_at: float | None = None
+    """When the newest accident was reported, or else since when they are followed."""
 
     def shift(self, seconds: float) -> None:
         """Move all times of this program into the past, when the clock was set back."""
@@ -171,3 +174,5 @@ class RememberedAlert(Struct, rename={"first_seen": "looked", "instances": "epis
             instance.shift(seconds)
         for process in self.processes.values():
             process.since -= seconds
+        if self.accidents_at is not None:
+            self.accidents_at -= seconds

@@ -32,10 +32,12 @@ from gpumon.text.units import degree
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from gpumon.accidents import AccidentReport
     from gpumon.alerts.alert import Alert
     from gpumon.alerts.evaluation import EvaluationContext
     from gpumon.alerts.instances import RememberedProcess
     from gpumon.findings.finding import Finding
+    from gpumon.model.accidents import Accident
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, Snapshot
 
@@ -147,6 +149,46 @@ def xid_notice(
     sentence = f"{code.label}: {code.explanation}{advice}"
     key = f"{gpu_key(gpu.uuid)}:xid:{xid}"
     return _about_gpu(alert, context, gpu, severity, code.label, sentence, reported, key=key)
+
+
+def accident_notice(alert: Alert, context: EvaluationContext, report: AccidentReport) -> Notice:
+    """The kernel reported an accident, of a GPU or of a process that it killed."""
+    accident, process = report.accident, report.process
+    gpu = context.gpus.get(accident.gpu_uuid or "")
+    pid = accident.pid if process is None else process.id.pid
+    user = None if process is None else process.user
+    whose = printable(report.whose)
+    host = printable(context.snapshot.host.name)
+    named = f": {whose}" if whose else ""
+    model = "" if gpu is None or not gpu.name else f" ({printable(short_name(gpu.name))})"
+    where = f"{host}: " if gpu is None else f"GPU {gpu.index}{model} of {host}: "
+    return Notice(
+        alert=alert.name,
+        key=accident_key(accident),
+        host=context.snapshot.host.name,
+        at=context.now,
+        since=accident.time,
+        severity=Severity.WARNING,
+        title=_title(
+            context.snapshot.host.name,
+            f"{'' if gpu is None else f'GPU {gpu.index}: '}{report.label}{named}",
+        ),
+        sentence=f"{where}{printable(report.what)}{named}",
+        gpu_index=None if gpu is None else gpu.index,
+        gpu_uuid=accident.gpu_uuid,
+        pid=pid,
+        user=user and printable(user),
+        command=None if process is None else command_line(alert, process),
+    )
+
+
+def accident_key(accident: Accident) -> str:
+    """The key of an accident: of one kind, and of a GPU, or of a killed process or its cgroup."""
+    kind = accident.kind.value
+    if accident.gpu_uuid is not None:
+        return f"{gpu_key(accident.gpu_uuid)}:accident:{kind}"
+    victim = accident.cgroup if accident.pid is None else accident.pid
+    return f"accident:{kind}:{'' if victim is None else victim}"
 
 
 def _about_gpu(

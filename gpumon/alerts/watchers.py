@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from gpumon.accidents import SAME_SECONDS, AccidentFollower
 from gpumon.alerts import notice as notices
 from gpumon.alerts.filter_languages import meets
 from gpumon.alerts.instances import (
@@ -15,13 +16,14 @@ from gpumon.alerts.instances import (
     Transition,
 )
 from gpumon.alerts.notice import gpu_key, process_key
-from gpumon.alerts.when import EndWhen, GpuWhen, ProcessWhen, XidWhen, parse_when
+from gpumon.alerts.when import AccidentWhen, EndWhen, GpuWhen, ProcessWhen, XidWhen, parse_when
 from gpumon.findings import RULES, gpu_answer, not_free
 from gpumon.findings.finding import FindingKind
 from gpumon.findings.registry import PROCESS_RULES
 from gpumon.model.snapshot import ANSWERING
 
 if TYPE_CHECKING:
+    from gpumon.accidents import AccidentReport, NewAccident
     from gpumon.alerts.alert import Alert
     from gpumon.alerts.evaluation import EvaluationContext
     from gpumon.alerts.notice import Notice
@@ -53,6 +55,8 @@ def watcher_of(alert: Alert) -> Watcher[Any]:
         return ProcessWatcher(alert, when)
     if isinstance(when, XidWhen):
         return XidWatcher(alert, when)
+    if isinstance(when, AccidentWhen):
+        return AccidentWatcher(alert, when)
     return EndWatcher(alert, when)
 
 
@@ -122,6 +126,17 @@ class Watcher(Generic[_When]):
         if instance.is_past(context.now, alert.cooldown):
             del self.known.instances[key]
         return transition, instance.since
+
+    def _begin_cooldown(self, key: str, now: float) -> bool:
+        """Begin the cooldown of an event that is reported; False while the last one lasts."""
+        cooldown, instances = self.alert.cooldown, self.known.instances
+        if key in instances and instances[key].is_cooling(now, cooldown):
+            return False
+        if len(instances) >= MOST_SUBJECTS:
+            for past in [each for each in instances if instances[each].is_past(now, cooldown)]:
+                del instances[past]
+        instances[key] = AlertInstance(AlertState.RESOLVED, now, now, notified_at=now)
+        return True
 
 
 class GpuWatcher(Watcher[GpuWhen]):
@@ -320,15 +335,68 @@ class XidWatcher(Watcher[XidWhen]):
     ) -> list[Notice]:
         if meets(self._when.terms, gpu, context) is not True:
             return []
-        now, cooldown, instances = context.now, self.alert.cooldown, self.known.instances
-        key = f"{gpu.uuid}:{number}"
-        if key in instances and instances[key].is_cooling(now, cooldown):
+        if not self._begin_cooldown(f"{gpu.uuid}:{number}", context.now):
             return []
-        if len(instances) >= MOST_SUBJECTS:
-            for past in [each for each in instances if instances[each].is_past(now, cooldown)]:
-                del instances[past]
-        instances[key] = AlertInstance(AlertState.RESOLVED, now, now, notified_at=now)
         return [notices.xid_notice(self.alert, context, gpu, number, at)]
+
+
+class AccidentWatcher(Watcher[AccidentWhen]):
+    """Follows accidents. An instance counts the cooldown of an accident."""
+
+    def __init__(self, alert: Alert, when: AccidentWhen) -> None:
+        super().__init__(alert, when)
+        self._accidents = AccidentFollower()
+        self._since: float | None = None
+        """The kernel log has accidents of the minutes before the start, which are not reported."""
+
+    def check(self, context: EvaluationContext) -> list[Notice]:
+        if self._since is None:
+            self._since = context.now
+        newest = self.known.accidents_at
+        self.known.accidents_at = self._since if newest is None else newest
+        found = []
+        for new in self._accidents.see(context.snapshot):
+            accident = new.report.accident
+            if accident.time <= self._since:
+                continue
+            self.known.accidents_at = max(self.known.accidents_at, min(accident.time, context.now))
+            if self._when.includes(accident.kind) and self._is_meant(context, new):
+                found += self._report(context, new.report)
+        return found
+
+    def recall(self, remembered: RememberedAlert, *, fresh: bool) -> None:
+        super().recall(remembered, fresh=fresh)
+        if fresh and remembered.accidents_at is not None:
+            self.known.accidents_at = remembered.accidents_at
+            # The time of a line in the kernel log is known to some milliseconds.
+            self._since = remembered.accidents_at + SAME_SECONDS
+
+    def shift(self, seconds: float) -> None:
+        super().shift(seconds)
+        if self._since is not None:
+            self._since -= seconds
+
+    def _is_meant(self, context: EvaluationContext, new: NewAccident) -> bool:
+        """Whether a GPU of the accident met the filter before it."""
+        if not self._when.terms.tests:
+            return True
+        if new.before is not None:
+            context = context.at(new.before)
+        process = new.report.process
+        uuids = {new.report.accident.gpu_uuid}
+        if process is not None:
+            uuids |= {use.gpu_uuid for use in process.uses}
+        return any(
+            meets(self._when.terms, gpu, context) is True
+            for gpu in context.snapshot.gpus
+            if gpu.uuid in uuids
+        )
+
+    def _report(self, context: EvaluationContext, report: AccidentReport) -> list[Notice]:
+        key = notices.accident_key(report.accident)
+        if not self._begin_cooldown(key, context.now):
+            return []
+        return [notices.accident_notice(self.alert, context, report)]
 
 
 def _is_newer(

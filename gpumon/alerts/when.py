@@ -11,6 +11,7 @@ from gpumon.alerts.filter_languages import GPUS, PROCESSES
 from gpumon.config.suggestions import nearest
 from gpumon.filters.language import C, FilterError, Language, S, Selection, parse, said, tokens
 from gpumon.findings.registry import GPU_RULES, PROCESS_RULES, RULES
+from gpumon.model.accidents import AccidentKind
 from gpumon.model.error_codes import ErrorSeverity, error_code
 
 if TYPE_CHECKING:
@@ -39,6 +40,13 @@ _XID_WORDS: dict[str, ErrorSeverity] = {
     "all": ErrorSeverity.BY_PROGRAM,
 }
 """The words after ``xid``, each with the least severe XIDs that it selects."""
+
+ACCIDENT_WORDS: dict[str, AccidentKind] = {
+    "timeout": AccidentKind.TIMEOUT,
+    "reset": AccidentKind.RESET,
+    "oom": AccidentKind.OUT_OF_MEMORY,
+}
+"""The words after ``accident``; for XIDs there is ``xid``."""
 
 
 class WhenError(ValueError):
@@ -96,6 +104,21 @@ class XidWhen(Struct, frozen=True):
         return _XID_ORDER.index(severity) >= _XID_ORDER.index(self.least)
 
 
+class AccidentWhen(Struct, frozen=True):
+    """The kernel reports an accident that is no XID."""
+
+    cooldown: ClassVar[float] = EVENT_COOLDOWN
+
+    kinds: frozenset[AccidentKind]
+    """Empty for all kinds."""
+    terms: GpuFilter
+    """The GPUs that it is about, as they were before it: the process is gone afterwards."""
+
+    def includes(self, kind: AccidentKind) -> bool:
+        """Whether it reports accidents of this kind."""
+        return kind in self.kinds if self.kinds else kind is not AccidentKind.ERROR_CODE
+
+
 class EndWhen(Struct, frozen=True):
     """A process ends that met a filter while it ran."""
 
@@ -104,7 +127,7 @@ class EndWhen(Struct, frozen=True):
     terms: Filter
 
 
-When: TypeAlias = GpuWhen | ProcessWhen | XidWhen | EndWhen
+When: TypeAlias = GpuWhen | ProcessWhen | XidWhen | AccidentWhen | EndWhen
 
 
 def plain_name(text: str) -> str:
@@ -123,16 +146,23 @@ _SIGNS = re.compile(r'[<>=:"]')
 """A token with one of these belongs to a filter; without, it is a word of a state or an event."""
 _ENDS = frozenset({"ends", "end", "ended", "exits"})
 _XIDS = frozenset({"xid", "xids"})
-_BEFORE_TERMS = {*STATE_NAMES, *_ENDS, *_XIDS, "and", "or", "not"} | {
-    f"{event} {word}" for event in _XIDS for word in _XID_WORDS
+_ACCIDENTS = frozenset({"accident", "accidents"})
+_BEFORE_TERMS = {*STATE_NAMES, *_ENDS, *_XIDS, *_ACCIDENTS, "and", "or", "not"} | {
+    f"{event} {word}"
+    for events, words in ((_XIDS, _XID_WORDS), (_ACCIDENTS, ACCIDENT_WORDS))
+    for event in events
+    for word in words
 }
 """What a negated term can follow. Without the space before ``!``, as in ``hot!user:ann``, both are
 a text to look for."""
-_HOW = "write a state such as hot, a filter such as idle>2h mem>10G, xid critical, or ends user:me"
+_HOW = (
+    "write a state such as hot, a filter such as idle>2h mem>10G, xid critical, accident, or "
+    "ends user:me"
+)
 
 
 def parse_when(text: str) -> When:
-    """Read a ``when``: a state, a filter, both, XIDs, or the end of processes.
+    """Read a ``when``: a state, a filter, both, XIDs, accidents, or the end of processes.
 
     Raises:
         WhenError: It is none of these.
@@ -145,6 +175,8 @@ def parse_when(text: str) -> When:
         return _ends(words[1:], terms)
     if first in _XIDS:
         return _xids(words[1:], terms)
+    if first in _ACCIDENTS:
+        return _accidents(words[1:], terms)
     state = _state(words) if words else None
     if state in PROCESS_RULES:
         return ProcessWhen(state, _parsed(terms, PROCESSES))
@@ -196,10 +228,10 @@ def _state(words: Sequence[str]) -> FindingKind:
     if state is not None:
         return state
     advice = (
-        f"there are {', '.join(kind.value for kind in STATES)}, xid and ends; "
+        f"there are {', '.join(kind.value for kind in STATES)}, xid, accident and ends; "
         'to look for a text in the names of processes, quote it: "train"'
     )
-    names = [*STATE_NAMES, "xid", "ends"]
+    names = [*STATE_NAMES, "xid", "accident", "ends"]
     raise WhenError(f"no state {said(' '.join(words))}: {_guess(name, names, advice)}")
 
 
@@ -222,6 +254,19 @@ def _xids(words: Sequence[str], terms: str) -> XidWhen:
     if not numbers and least is None:
         least = ErrorSeverity.WARNING
     return XidWhen(least, frozenset(numbers), _parsed(terms, GPUS))
+
+
+def _accidents(words: Sequence[str], terms: str) -> AccidentWhen:
+    """The accidents that the words after ``accident`` name: all without a word."""
+    kinds = set()
+    for word in words:
+        for part in filter(None, word.casefold().split(",")):
+            if part not in ACCIDENT_WORDS:
+                *others, last = ACCIDENT_WORDS
+                advice = f"write accident alone, or with {', '.join(others)} or {last}"
+                raise WhenError(f"no accident {said(part)}: {_guess(part, ACCIDENT_WORDS, advice)}")
+            kinds.add(ACCIDENT_WORDS[part])
+    return AccidentWhen(frozenset(kinds), _parsed(terms, GPUS))
 
 
 def _ends(words: Sequence[str], terms: str) -> EndWhen:

@@ -42,6 +42,8 @@ ALLOCATED = "gpumon_gpu_allocated"
 
 STATE = "gpumon_gpu_state"
 XID_LAST_SEEN = "gpumon_gpu_xid_last_seen_timestamp_seconds"
+ACCIDENT_LAST_SEEN = "gpumon_gpu_accident_last_seen_timestamp_seconds"
+OOM_KILL_LAST_SEEN = "gpumon_oom_kill_last_seen_timestamp_seconds"
 DRIVER_UP = "gpumon_driver_up"
 """Metrics of ``gpumon exporter``, which has a history: ``docs/exporter.md``."""
 

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from gpumon.export.as_prometheus import (
+    ACCIDENT_LAST_SEEN,
     DRIVER_UP,
     GPU_LABELS,
+    OOM_KILL_LAST_SEEN,
     STATE,
     XID_LAST_SEEN,
     as_text,
@@ -26,6 +28,7 @@ from gpumon.export.as_prometheus import (
 from gpumon.exporter.job_metrics import job_families, job_uses, names_by_memory
 from gpumon.exporter.label_limits import LabelLimits
 from gpumon.findings import RULES, conditions, gpu_state
+from gpumon.model.accidents import AccidentKind
 from gpumon.model.snapshot import Gpu, GpuStatus
 from gpumon.recording.history import History
 from gpumon.text.formatting import printable
@@ -74,6 +77,7 @@ class MetricsPages:
         self._stale_after = max(LEAST_STALE_SECONDS, _STALE_INTERVALS * interval)
         self._monotonic = monotonic
         self._history = History(conditions())
+        self._accidents: dict[tuple[str | None, AccidentKind], float] = {}
         self._limits = LabelLimits()
         self._with_jobs = with_jobs
         self._without_driver = _page(_driver_families(host, up=False))
@@ -89,6 +93,7 @@ class MetricsPages:
     def take(self, snapshot: Snapshot) -> None:
         """Render a snapshot. A listener of the collector."""
         self._history.add(snapshot)
+        self._remember_accidents(snapshot)
         self._newest = (self._monotonic(), _page(self._families(snapshot)))
 
     def fail(self) -> None:
@@ -124,6 +129,26 @@ class MetricsPages:
             for xid, at in sorted(self._history.xids(gpu.uuid).items())
         ]
         yield from gauge(XID_LAST_SEEN, about, (*GPU_LABELS, "xid"), xids)
+
+        about = "When the kernel last reported this accident of the GPU, as far as gpumon has seen."
+        accidents = [
+            ([*labels, kind.value], at)
+            for gpu, labels in gpus
+            for (uuid, kind), at in self._accidents.items()
+            if uuid == gpu.uuid
+        ]
+        yield from gauge(ACCIDENT_LAST_SEEN, about, (*GPU_LABELS, "kind"), accidents)
+        about = "When the OOM killer last killed a process, as far as gpumon has seen."
+        killed = self._accidents.get((None, AccidentKind.OUT_OF_MEMORY))
+        host = (printable(snapshot.host.name),)
+        yield from gauge(OOM_KILL_LAST_SEEN, about, ("Hostname",), [(host, killed)])
+
+    def _remember_accidents(self, snapshot: Snapshot) -> None:
+        for accident in snapshot.accidents:
+            # XIDs have a metric of their own.
+            if accident.kind is not AccidentKind.ERROR_CODE:
+                key = accident.gpu_uuid, accident.kind
+                self._accidents[key] = max(accident.time, self._accidents.get(key, 0.0))
 
     def _is_driver_up(self, snapshot: Snapshot) -> bool:
         """Whether the driver returns values of at least one GPU, if it has one to read."""

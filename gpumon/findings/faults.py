@@ -11,6 +11,7 @@ from gpumon.findings.explanation import DEBUG, KERNEL, LOOK_IN_LOG, NVML, README
 from gpumon.findings.finding import SHORT_CELLS, FindingKind, Severity
 from gpumon.findings.phrases import at_most, first_part, spaced, time_of_day
 from gpumon.findings.rule import Rule, Words
+from gpumon.model.accidents import AccidentKind
 from gpumon.model.error_codes import error_code
 from gpumon.model.makers import maker_of
 from gpumon.model.snapshot import GpuStatus
@@ -330,6 +331,50 @@ class ReportedXid(Rule):
             (*errors, *advice_on(error for error, _ in reported)),
             at,
             Severity.WARNING if own else Severity.NOTE,
+        )
+
+
+class ReportedAccident(Rule):
+    """A time-out or a reset that the kernel reported of a GPU that responds again.
+
+    A user who asks why a job ended asks soon: the snapshots have it for ``ACCIDENT_SECONDS``.
+    """
+
+    kind = FindingKind.ACCIDENT
+    is_alert_state = False
+    """For alerts accidents are events."""
+    is_permanent = True
+    explanation = ExplanationText(
+        "The driver reset the GPU, or a program did not finish its work there in time. The GPU "
+        "works again, but what ran on it may have ended.",
+        ("a program that hangs", "a fault of the hardware or the driver, if it happens again"),
+        (
+            "Look at the page of accidents (key x): who was on the GPU, and what left it.",
+            LOOK_IN_LOG,
+        ),
+        f"{KERNEL}/drm-uapi, Device reset",
+    )
+
+    def say(self, history: History, gpu: Gpu) -> Said:
+        accidents = () if history.latest is None else history.latest.accidents
+        own = [
+            accident
+            for accident in accidents
+            if accident.gpu_uuid == gpu.uuid and accident.kind is not AccidentKind.ERROR_CODE
+        ]
+        if not own:
+            return False
+        # A reset comes after the time-out that it is for, and is what ends the others' work.
+        worst = max(own, key=lambda each: (each.kind is AccidentKind.RESET, each.time))
+        report = report_of(worst, history.latest, None)
+        at = time_of_day(history, worst.time)
+        whose = f"; the kernel names {printable(report.whose)}" if worst.pid is not None else ""
+        return Words(
+            f"the kernel reported a {report.label} at {at}: {report.meaning}{whose}",
+            f"{report.label} {at}",
+            report.label,
+            tuple(f"{time_of_day(history, each.time)} {printable(each.text)}" for each in own),
+            worst.time,
         )
 
 

@@ -47,6 +47,7 @@ class FindingKind(str, Enum):
     HOT = "hot"
     THROTTLED = "throttled"
     XID = "xid"
+    ACCIDENT = "accident"
     NVLINK_ERRORS = "nvlink errors"
     STUCK = "stuck"
     UNATTRIBUTED = "unattributed"

@@ -537,9 +537,10 @@ def test_a_state_file_of_an_earlier_version_is_continued(tmp_path: Path) -> None
     seen = {"xid": 79, "xid_at": at}
     assert machine.see(5, hot(**seen), processes=(working(),)) == []
     machine.restart()
-    # An earlier version can read this file, too: it skips the server.
+    # An earlier version can read this file, too: it skips the server and the accidents.
     after = json.loads(state.read_bytes())
     for of_alert in after["alerts"].values():
+        assert of_alert.pop("accidents_at") is None
         for remembered in of_alert["processes"].values():
             assert remembered.pop("server") is None
     assert shape(after) == shape(before)

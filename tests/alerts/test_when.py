@@ -14,6 +14,7 @@ from gpumon.alerts.when import (
     STATE_COOLDOWN,
     STATE_NAMES,
     STATES,
+    AccidentWhen,
     EndWhen,
     GpuWhen,
     ProcessWhen,
@@ -49,6 +50,8 @@ from tests.alerts.page import PAGE, with_tables
         ("ends 12345", EndWhen, None, "pid:12345"),
         ("ends user:me cmd:train", EndWhen, None, "user:me cmd:train"),
         ("xid 79,48 gpu:0", XidWhen, None, "gpu:0"),
+        ("accident", AccidentWhen, None, ""),
+        ("Accidents reset,oom user:me", AccidentWhen, None, "user:me"),
     ],
 )
 def test_states_filters_xids_and_ends_are_told_apart(
@@ -63,7 +66,7 @@ def test_states_filters_xids_and_ends_are_told_apart(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "write a state such as hot, a filter such as idle>2h mem>10G, xid critical, or"),
+        ("", "write a state such as hot, a filter such as idle>2h mem>10G, xid critical, acc"),
         ("hott", 'no state "hott": did you mean hot? There are lost, reset required, no answer'),
         ("train", "quote it: "),
         ("hot lost", 'no state "hot lost"'),
@@ -95,6 +98,12 @@ def test_states_filters_xids_and_ends_are_told_apart(
         ('user:"ann', "the quote is still open"),
         ("ends", "ends what? Write ends 12345 or ends user:me"),
         ("ends train", 'ends what? "train" is neither a process number nor a filter'),
+        (
+            "accident crash",
+            'no accident "crash": write accident alone, or with timeout, reset',
+        ),
+        ("accident rest", "did you mean reset?"),
+        ("accident oom!gpu:1", '"oom!gpu:1" is not possible: write a space before !'),
         ("xid crit", 'no XID "crit": did you mean critical? Write numbers such as xid 79,48'),
     ],
 )
@@ -125,12 +134,14 @@ def test_every_state_that_is_offered_can_be_written() -> None:
         assert getattr(parse_when(name), "state", None) is not None
 
 
-@pytest.mark.parametrize(
-    ("text", "is_event"),
-    [("xid", True), ("ends 1", True), ("free", True), ("hot", False), ("user:me", False)],
-)
-def test_events_have_a_shorter_cooldown_than_states(text: str, is_event: bool) -> None:
-    assert parse_when(text).cooldown == (EVENT_COOLDOWN if is_event else STATE_COOLDOWN)
+@pytest.mark.parametrize("text", ["xid", "accident", "ends 1", "free"])
+def test_events_have_a_shorter_cooldown(text: str) -> None:
+    assert parse_when(text).cooldown == EVENT_COOLDOWN
+
+
+@pytest.mark.parametrize("text", ["hot", "user:me"])
+def test_states_have_a_longer_cooldown(text: str) -> None:
+    assert parse_when(text).cooldown == STATE_COOLDOWN
 
 
 def test_the_page_has_every_state_term_and_channel() -> None:

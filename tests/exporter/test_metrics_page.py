@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from gpumon.exporter.label_limits import MOST_NAMES, NAME_SECONDS, LabelLimits
 from gpumon.exporter.metrics_page import MetricsPages
 from gpumon.makers.demo import DemoSource
+from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.model.allocations import Allocation
 from gpumon.model.network import Nic, NicKind
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
@@ -98,6 +99,20 @@ def test_each_xid_keeps_the_time_when_it_was_last_seen() -> None:
     )
     seen = scrape.values("gpumon_gpu_xid_last_seen_timestamp_seconds", "xid")
     assert seen == {"79": NOON + 2, "45": NOON - 4}
+
+
+def test_each_accident_keeps_the_time_when_it_was_last_seen() -> None:
+    resets = [Accident(NOON + at, AccidentKind.RESET, "GPU-0") for at in (0, 5)]
+    killed = Accident(NOON + 3, AccidentKind.OUT_OF_MEMORY, pid=7)
+    xid = Accident(NOON, AccidentKind.ERROR_CODE, "GPU-0", 79)
+    first = replace(of(a_gpu()), accidents=(resets[0], xid))
+    second = replace(of(a_gpu(), time=NOON + 6), accidents=(resets[1], resets[0], killed))
+    scrape = rendered(first, second, of(a_gpu(), time=NOON + 900))
+    name = "gpumon_gpu_accident_last_seen_timestamp_seconds"
+    assert scrape.values(name, "kind") == {"reset": NOON + 5}
+    killed_at = scrape.values("gpumon_oom_kill_last_seen_timestamp_seconds", "Hostname")
+    assert killed_at == {"ada-07": NOON + 3}
+    assert rendered(of(a_gpu())).values(name, "kind") == {}, "unknown has no sample"
 
 
 def test_a_sample_has_its_time_and_the_driver_is_up() -> None:

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from gpumon.export.as_prometheus import (
+    ACCIDENT_LAST_SEEN,
     DRIVER_UP,
     NIC_METRICS,
+    OOM_KILL_LAST_SEEN,
     SERVER_METRICS,
     STATE,
     STATUS,
@@ -47,7 +49,8 @@ EXPORTED = {
     *SERVER_METRICS,
     *NIC_METRICS,
     *JOB_METRICS,
-    *(STATUS, STATE, XID_LAST_SEEN, DRIVER_UP, SAMPLE_TIME),
+    *(STATUS, STATE, XID_LAST_SEEN, ACCIDENT_LAST_SEEN, OOM_KILL_LAST_SEEN),
+    *(DRIVER_UP, SAMPLE_TIME),
 }
 _METRIC = re.compile(r"\b(?:DCGM_FI|gpumon)_\w+")
 

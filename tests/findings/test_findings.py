@@ -694,6 +694,35 @@ def test_an_xid_that_a_program_causes_is_a_note_for_ten_minutes(number: int) -> 
     assert see(history, 0, card, process()).kind is FindingKind.WORKING
 
 
+def test_a_reset_is_a_note_with_the_process_that_the_kernel_names() -> None:
+    history = looked_before()
+    timeout = Accident(
+        history.now,
+        AccidentKind.TIMEOUT,
+        "GPU-0",
+        pid=41233,
+        process_name="python",
+        text="ring gfx",
+    )
+    reset = Accident(history.now + 0.2, AccidentKind.RESET, "GPU-0", text="GPU reset begin!")
+    other = Accident(history.now, AccidentKind.RESET, "GPU-1")
+    seen = msgspec.structs.replace(snapshot(history.now + 1, gpu()), accidents=(other, timeout))
+    history.add(seen)
+    (found, *_) = gpu_findings(history, gpu())
+    assert (found.kind, found.severity) == (FindingKind.ACCIDENT, Severity.NOTE)
+    assert (found.short, found.brief) == ("time-out 12:00", "time-out")
+    assert found.sentence.endswith("; the kernel names 41233 python")
+    history.add(
+        msgspec.structs.replace(seen, time=history.now + 1, accidents=(other, timeout, reset))
+    )
+    (found, *_) = gpu_findings(history, gpu())
+    assert found.short == "reset 12:00"
+    assert len(found.evidence) == 2
+    assert fits(found)
+    history.add(msgspec.structs.replace(seen, time=history.now + 1, accidents=(other,)))
+    assert gpu_state(history, gpu()).kind is not FindingKind.ACCIDENT
+
+
 @pytest.mark.parametrize(
     ("number", "pid", "is_said"), [(31, 41233, True), (43, 41233, False), (31, None, False)]
 )

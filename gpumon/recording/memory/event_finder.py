@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gpumon.accidents import LISTS_BYTES, SAME_SECONDS, LatestLists, new_accidents, report_of
+from gpumon.accidents import LISTS_BYTES, SAME_SECONDS, AccidentFollower
 from gpumon.availability import is_full
-from gpumon.model.accidents import ACCIDENT_SECONDS, ACCIDENTS_KEPT, AccidentKind
+from gpumon.model.accidents import AccidentKind
 from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS, clock_event_names
 from gpumon.model.snapshot import ANSWERING, GpuStatus
 from gpumon.recording.recording import Event, EventKind
@@ -20,6 +20,7 @@ from gpumon.text.formatting import gib, gibibytes
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from gpumon.accidents import AccidentReport
     from gpumon.model.accidents import Accident
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Gpu, Snapshot
@@ -41,15 +42,13 @@ class EventFinder:
 
     Args:
         full_share: A GPU is full below this share of free memory; ``Thresholds.full_share``.
-        lists_bytes: See ``LatestLists``.
+        lists_bytes: See ``AccidentFollower``.
     """
 
     def __init__(self, full_share: float, lists_bytes: int = LISTS_BYTES) -> None:
         self._full_share = full_share
         self._before: Snapshot | None = None
-        self._lists = LatestLists(lists_bytes)
-        # A machine that is connected again reads its kernel log again, a few samples later.
-        self._accidents_seen: tuple[Accident, ...] = ()
+        self._accidents = AccidentFollower(lists_bytes)
         self._since = math.inf
         self._earlier: tuple[Gpu, ...] = ()
         self._missing: dict[str, Gpu] = {}
@@ -68,10 +67,11 @@ class EventFinder:
         if events:
             events = [event for event in events if not self._is_repeated(event)]
         events += self._no_longer_listed(before, snapshot)
+        reports = [new.report for new in self._accidents.see(snapshot)]
         if before is not None:
-            events += self._accidents(before, snapshot)
-        self._remember_accidents(snapshot)
-        self._lists.see(snapshot)
+            # The kernel log also has accidents from before the recording.
+            recent = [each for each in reports if each.accident.time >= self._since]
+            events += [_accident_event(report, snapshot.time) for report in recent]
         for gpu in snapshot.gpus:
             if gpu.clock_event_reasons and _slowed(gpu):
                 self._held[EventKind.THROTTLED, gpu.uuid] = snapshot.time
@@ -81,30 +81,6 @@ class EventFinder:
             now = snapshot.time
             self._held = {key: at for key, at in self._held.items() if 0 <= now - at < HYSTERESIS}
         return events
-
-    def _accidents(self, before: Snapshot, after: Snapshot) -> Iterable[Event]:
-        for accident, further in new_accidents(self._accidents_seen, after.accidents):
-            # The kernel log also has accidents from before the recording.
-            if accident.time >= self._since:
-                earlier = self._lists.before(accident.time) or before
-                report = report_of(accident, earlier, after, further)
-                uuid = accident.gpu_uuid
-                subject = uuid or ("" if report.process is None else report.process.id)
-                gpus = () if uuid is None else (uuid,)
-                yield Event(
-                    after.time, EventKind.ACCIDENT, subject, report.sentence, gpus, accident
-                )
-
-    def _remember_accidents(self, snapshot: Snapshot) -> None:
-        now = snapshot.accidents
-        if now == self._accidents_seen:
-            return
-        earlier = [
-            accident
-            for accident in self._accidents_seen
-            if accident not in now and abs(snapshot.time - accident.time) < ACCIDENT_SECONDS
-        ]
-        self._accidents_seen = (*earlier[-ACCIDENTS_KEPT:], *now)
 
     def _no_longer_listed(self, before: Snapshot | None, after: Snapshot) -> list[Event]:
         """The GPUs that are missing from two samples in a row, after they were in two.
@@ -142,6 +118,14 @@ class EventFinder:
             <= event.time - self._held.get((event.kind, str(event.subject)), -math.inf)
             < HYSTERESIS
         )
+
+
+def _accident_event(report: AccidentReport, time: float) -> Event:
+    accident = report.accident
+    uuid = accident.gpu_uuid
+    subject = uuid or ("" if report.process is None else report.process.id)
+    gpus = () if uuid is None else (uuid,)
+    return Event(time, EventKind.ACCIDENT, subject, report.sentence, gpus, accident)
 
 
 def events_between(

@@ -1,0 +1,149 @@
+"""Alerts on accidents, which the kernel log reports some moments after they happened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from gpumon.findings.finding import Severity
+from gpumon.model.accidents import Accident, AccidentKind
+from tests.alerts.machine import Machine, alert
+from tests.build import gpu, process, snapshot
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from gpumon.alerts.notice import Notice
+    from gpumon.model.processes import GpuProcess
+
+TRAIN = replace(process(41233, user="ann"), name="python")
+
+
+def reset(time: float, uuid: str = "GPU-0") -> Accident:
+    return Accident(time, AccidentKind.RESET, uuid, text="GPU reset begin!")
+
+
+def killed(time: float, pid: int = 41233) -> Accident:
+    return Accident(
+        time, AccidentKind.OUT_OF_MEMORY, pid=pid, process_name="python", text="Out of memory"
+    )
+
+
+def happens(
+    machine: Machine, *accidents: Accident, processes: tuple[GpuProcess, ...] = (TRAIN,)
+) -> list[Notice]:
+    seen = snapshot(machine.now, gpu(), gpu(index=1), processes=processes)
+    return machine.show(1, replace(seen, accidents=accidents))
+
+
+def test_resets_timeouts_and_killed_processes_are_reported_once_and_xids_are_not() -> None:
+    machine = Machine(alert("accident"))
+    happens(machine)
+    seen = (
+        Accident(machine.now, AccidentKind.TIMEOUT, "GPU-1", text="ring gfx timeout"),
+        Accident(machine.now, AccidentKind.ERROR_CODE, "GPU-0", 79, text="fallen off"),
+        killed(machine.now),
+    )
+    found = happens(machine, *seen)
+    assert sorted(notice.key for notice in found) == [
+        "accident:out of memory:41233",
+        "gpu:GPU-1:accident:timeout",
+    ]
+    assert happens(machine, *seen, processes=()) == []
+
+
+def test_a_killed_process_is_named_with_its_user_although_it_is_gone() -> None:
+    machine = Machine(alert("accident oom"))
+    happens(machine)
+    (notice,) = happens(machine, killed(machine.now), processes=())
+    assert notice.title == "ada-07 out of memory: 41233 python of ann"
+    assert notice.sentence == (
+        "ada-07: out of memory: the OOM killer killed a process: 41233 python of ann"
+    )
+    assert (notice.pid, notice.user, notice.gpu_uuid) == (41233, "ann", None)
+    assert notice.severity is Severity.WARNING
+    assert notice.since is not None
+
+
+def test_the_words_and_the_filter_select_accidents() -> None:
+    whens = ("accident reset", "accident timeout,oom", "accident user:ann", "accidents gpu:1")
+    machine = Machine(*map(alert, whens))
+    happens(machine)
+    found = happens(machine, killed(machine.now), reset(machine.now), processes=())
+    assert sorted((notice.alert, notice.key) for notice in found) == [
+        ("accident reset", "gpu:GPU-0:accident:reset"),
+        ("accident timeout,oom", "accident:out of memory:41233"),
+        ("accident user:ann", "accident:out of memory:41233"),
+        ("accident user:ann", "gpu:GPU-0:accident:reset"),
+    ]
+
+
+def test_what_the_kernel_log_has_from_before_the_start_is_not_reported() -> None:
+    machine = Machine(alert("accident"))
+    old = reset(machine.now - 60)
+    happens(machine)
+    # The log is read from the second sample on.
+    assert happens(machine, old) == []
+    assert len(happens(machine, old, killed(machine.now))) == 1
+
+
+def test_lines_that_arrive_late_and_out_of_order_are_reported() -> None:
+    machine = Machine(alert("accident"))
+    happens(machine)
+    early, late = machine.now, machine.now + 3
+    machine.now += 5
+    assert len(happens(machine, killed(late))) == 1
+    assert len(happens(machine, reset(early), killed(late))) == 1
+
+
+def test_each_killed_process_is_reported_and_a_gpu_that_is_reset_often_is_not() -> None:
+    machine = Machine(alert("accident"))
+    happens(machine)
+    seen: list[Accident] = []
+    for pid in range(10):
+        seen += [killed(machine.now, 100 + pid), reset(machine.now)]
+        happens(machine, *seen[-32:])
+        machine.now += 30
+    keys = [notice.key for notice in machine.notices]
+    assert len([key for key in keys if "memory" in key]) == 10
+    assert keys.count("gpu:GPU-0:accident:reset") == 1
+
+
+def test_a_restart_repeats_no_accident_and_misses_none_of_a_short_pause(tmp_path: Path) -> None:
+    machine = Machine(alert("accident", cooldown=0.0), state=tmp_path / "state.json")
+    happens(machine)
+    told = reset(machine.now)
+    assert len(happens(machine, told)) == 1
+    machine.restart(60)
+    again = reset(told.time + 0.02)
+    between = killed(machine.now - 30)
+    assert happens(machine) == []
+    assert [notice.key for notice in happens(machine, again, between)] == [
+        "accident:out of memory:41233"
+    ]
+    machine.restart(7200)
+    assert happens(machine, killed(machine.now - 30, pid=7)) == []
+
+
+def test_a_clock_that_is_set_back_loses_no_accident() -> None:
+    machine = Machine(alert("accident"))
+    happens(machine)
+    machine.now -= 3600
+    happens(machine)
+    assert len(happens(machine, reset(machine.now))) == 1
+
+
+def test_hostile_names_are_safe_to_print() -> None:
+    machine = Machine(alert("accident"))
+    happens(machine)
+    hostile = Accident(
+        machine.now,
+        AccidentKind.OUT_OF_MEMORY,
+        pid=5,
+        process_name="\x1b]0;x\x07[red]",
+        text="Out of memory",
+        cgroup="/a\x1b[2J",
+    )
+    (notice,) = happens(machine, hostile)
+    assert "\x1b" not in notice.title + notice.sentence

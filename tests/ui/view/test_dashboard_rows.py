@@ -67,7 +67,11 @@ class Frozen:
 
 @functools.cache
 def demo() -> tuple[Snapshot, History]:
-    """The demo at noon, with all that it has seen."""
+    """The demo at noon, with all that it has seen; tests share it, and add nothing."""
+    return _seen_at_noon()
+
+
+def _seen_at_noon() -> tuple[Snapshot, History]:
     source = DemoSource(clock=Frozen())
     history = History(conditions())
     for past in source.past():
@@ -687,11 +691,17 @@ def test_which_processes_are_in_sight_is_told_before_any_sum(width: int) -> None
         assert re.search(r" 1–\d+ of 1\d $", "".join(text for text, _ in rule))
 
 
-def users_listed(*, sort: Sort, width: int = 100) -> list[str]:
-    now, history = demo()
+@functools.cache
+def demo_with_unused_allocation() -> tuple[Snapshot, History]:
+    now, history = _seen_at_noon()
     unused = Allocation("slurm", "7", "finn", (now.gpus[4].uuid,))
     now = msgspec.structs.replace(now, allocations=(*(now.allocations or ()), unused))
     history.add(now)
+    return now, history
+
+
+def users_listed(*, sort: Sort, width: int = 100) -> list[str]:
+    now, history = demo_with_unused_allocation()
     view = View(interval=0.5, listing=Listing.USERS, sort=sort)
     parts = Dashboard(history).rows(now, view, width, 40)
     return ["".join(text for text, _ in row) for row in (*parts.rule, *parts.processes)]

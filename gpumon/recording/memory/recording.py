@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 MOST_BYTES = 32 * 2**20
 MARKS_KEPT = 5000
 """The newest ones; fewer where little may be taken."""
+ACCIDENT_MARKS_KEPT = 256
+"""So many accidents are kept that are older than the other kept events, fewer where little may be
+taken: they matter most, and processes that come and go are many."""
 STEP = 1.0
 """Seconds by which the clock may fall behind without being taken for set back, as for the history,
 which stands above this and says so with the same number."""
@@ -70,6 +73,7 @@ class MemoryRecording(WholeRecording):
         self._levels = [RetentionTier(period, most) for period, most in _LEVELS]
         self._most_bytes = most_bytes
         self._most_marks = min(MARKS_KEPT, int(most_bytes * _MARKS_SHARE / _MARK_BYTES))
+        self._most_accidents = min(ACCIDENT_MARKS_KEPT, self._most_marks // 8)
         self._encoder, self._decoder = SnapshotEncoder(), SnapshotDecoder()
         self._finder = EventFinder(full_share, int(most_bytes * _LISTS_SHARE))
         self._events: list[Event] = []
@@ -102,7 +106,7 @@ class MemoryRecording(WholeRecording):
                 level.take(encoded, eventful=bool(found))
             self._events += found
             self._found += [(event, 0.0) for event in found]
-            del self._events[: -self._most_marks], self._found[: -self._most_marks]
+            self._drop_events()
         self._pack_full()
         self._shrink()
 
@@ -172,7 +176,11 @@ class MemoryRecording(WholeRecording):
         return times[min(max(place_at(times, time) + samples, 0), len(times) - 1)]
 
     def events(self, first: float, last: float) -> Sequence[Event]:
-        """See ``Recording.events``. The newest ``MARKS_KEPT`` are known."""
+        """See ``Recording.events``.
+
+        The newest ``MARKS_KEPT`` are known, and the newest ``ACCIDENT_MARKS_KEPT`` accidents that
+        are older.
+        """
         self.settle()
         with self._lock:
             return events_from_to(self._events, first, last)
@@ -187,6 +195,14 @@ class MemoryRecording(WholeRecording):
         self.settle()
         with self._lock:
             return event_beside(self._events, time, forward=forward)
+
+    def _drop_events(self) -> None:
+        excess = max(0, len(self._events) - self._most_marks)
+        older = range(excess)
+        kept = [at for at in older if self._events[at].accident is not None]
+        kept = kept[-self._most_accidents :]
+        self._events[:excess] = [self._events[at] for at in kept]
+        self._found[:excess] = [self._found[at] for at in kept]
 
     def _in_order(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with its time in the recording, where no two have the same."""

@@ -16,10 +16,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpumon.makers.demo import DemoSource
+from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.model.processes import ProcessId
 from gpumon.model.snapshot import Snapshot, Trouble
 from gpumon.recording import history
-from gpumon.recording.memory.recording import MARKS_KEPT, MOST_BYTES, STEP, MemoryRecording
+from gpumon.recording.memory.recording import (
+    ACCIDENT_MARKS_KEPT,
+    MARKS_KEPT,
+    MOST_BYTES,
+    STEP,
+    MemoryRecording,
+)
 from gpumon.recording.recording import EventKind
 from tests.build import NOON, gpu, process, snapshot
 from tests.recordings import ListTape
@@ -249,6 +256,26 @@ def test_the_newest_marks_are_kept_and_found() -> None:
     assert tape.next_event(marks[7].time + 0.5, forward=False) == marks[7]
     assert tape.next_event(marks[-1].time, forward=True) is None
     assert tape.events(marks[3].time, marks[5].time) == marks[3:6]
+
+
+def test_other_marks_do_not_crowd_out_accidents() -> None:
+    def at(number: int) -> Snapshot:
+        accidents: tuple[Accident, ...] = ()
+        if number < 1000:
+            accidents = (Accident(NOON + number, AccidentKind.RESET, f"GPU-{number}"),)
+        then = snapshot(NOON + number, gpu(xid=31, xid_at=NOON + number))
+        return replace(then, accidents=accidents)
+
+    tape = filled(at(number) for number in range(7000))
+    marks = tape.events(-math.inf, math.inf)
+    assert len(marks) == MARKS_KEPT + ACCIDENT_MARKS_KEPT
+    older = marks[:ACCIDENT_MARKS_KEPT]
+    assert [mark.time - NOON for mark in older] == list(range(1000 - ACCIDENT_MARKS_KEPT, 1000))
+    assert {mark.kind for mark in older} == {EventKind.ACCIDENT}
+    assert {mark.kind for mark in marks[ACCIDENT_MARKS_KEPT:]} == {EventKind.ERROR}
+    # The clock is set back: all move.
+    tape.add(snapshot(NOON + 5000))
+    assert tape.events(-math.inf, math.inf)[0].time < marks[0].time
 
 
 def walked(tape: Recording) -> list[float]:

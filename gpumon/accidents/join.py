@@ -202,8 +202,12 @@ def _then(accident: Accident, further: tuple[Accident, ...], gpu: Gpu | None) ->
 
 
 def _named_process(accident: Accident, before: Snapshot) -> GpuProcess | None:
-    """The process with the PID in the line: on the GPU, or with the same name."""
-    if accident.pid is None or not before.host.pids_are_ours:
+    """The process with the PID in the line: on the GPU, or with the same name.
+
+    The kernel's PID is one of the initial PID namespace, which is not that of a container.
+    """
+    host = before.host
+    if accident.pid is None or not host.pids_are_ours or host.in_container:
         return None
     for process in before.processes:
         if process.id.pid != accident.pid:

@@ -57,11 +57,16 @@ def test_the_kernel_may_name_a_thread_of_a_process_on_the_gpu() -> None:
         (XID, seen(NOON + 1, python())),
         (XID, seen(NOON - 3600, python())),
         (XID, seen(NOON - 1, python(), pids_are_ours=False)),
+        (XID, seen(NOON - 1, python(), in_container=True)),
+        (KILL, seen(NOON - 1, python(), in_container=True)),
         (replace(XID, pid=7), seen(NOON - 1, python())),
         (replace(KILL, process_name="bash"), seen(NOON - 1, python())),
         (replace(KILL, process_name=None), seen(NOON - 1, python())),
     ],
-    ids=["nothing", "later", "long ago", "namespace", "other", "reused", "no name"],
+    ids=[
+        *("nothing", "later", "long ago", "namespace", "container", "kill in a container"),
+        *("other", "reused", "no name"),
+    ],
 )
 def test_a_process_that_was_not_seen_is_not_joined(
     accident: Accident, before: Snapshot | None

@@ -345,6 +345,12 @@ def test_each_xid_has_plain_words_and_says_what_to_do(number: int) -> None:
             "not fatal, link 3, unit NETIR",
         ),
         (145, "RLW_RXPIPE Fatal XC0 i0 Link 08 (0x1", "fatal, link 8, unit RLW"),
+        (146, "TLW_RX_PIPE1 Nonfatal XC0 i0 Link 00 (0x1", "not fatal, link 0, unit TLW"),
+        # A newer driver aligns its words.
+        (149, "NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6", "fatal, link 1, unit NETIR"),
+        (149, "NETIR Fatal XC0 i0 Link -1 (0x000fe406 0x0)", "fatal, unit NETIR"),
+        (149, "NETIR Fatal XC0 i0 Link -2 (0x000fe406 0x0)", None),
+        (74, "NVLink: non-fatal error detected on link 6(0x10000)", None),
         (74, "NVLink: fatal error detected on link 6(0x10000, 0x0, 0x0)", "fatal, link 6"),
         (
             154,
@@ -356,6 +362,11 @@ def test_each_xid_has_plain_words_and_says_what_to_do(number: int) -> None:
             154,
             "GPU recovery action changed from 0x0 (None) to 0x2 (OS Reboot)",
             "the machine needs a reboot",
+        ),
+        (
+            154,
+            "GPU recovery action changed from 0x0 (None) to 0x5 (Recover IMEX Domain)",
+            "the IMEX domain must be recovered",
         ),
         (154, "GPU recovery action changed from 0x1 (None) to 0x63 (New)", None),
         (154, "GPU recovery action changed from 0x0 (\x1b[2J", None),

@@ -121,6 +121,10 @@ def _new(
 
 
 def _is_known(accident: Accident, known: dict[Accident, list[float]]) -> bool:
-    # The clock of a log, or of another machine, is known to some milliseconds.
-    times = known.get(replace(accident, time=0.0), ())
-    return any(abs(accident.time - time) < SAME_SECONDS for time in times)
+    # The clock of a log, or of another machine, is known to some milliseconds. What an event of the
+    # driver reported may get the text of its line in the kernel log later.
+    return any(
+        abs(accident.time - time) < SAME_SECONDS
+        for each in (accident, accident.bare())
+        for time in known.get(replace(each, time=0.0), ())
+    )

@@ -75,18 +75,18 @@ class RecentAccidents:
                     is_past=each.is_past,
                 )
 
-    def add_error_codes(self, gpus: Sequence[Gpu], *, is_known: bool) -> None:
-        """Add the error codes that drivers reported since the last call.
+    def add_error_codes(self, gpus: Sequence[Gpu]) -> None:
+        """Add the error codes of drivers since the last call that the kernel log does not have.
 
-        Args:
-            gpus: The GPUs, with their last error codes.
-            is_known: Whether the kernel log has the same, and more.
+        Call it after ``add``. Where the log may be read, a line can be late in a flood of others.
         """
         for gpu in gpus:
-            before = self._xids.get(gpu.uuid)
-            self._xids[gpu.uuid] = gpu.xid_at
-            if not is_known and gpu.xid is not None and gpu.xid_at not in {None, before}:
-                self._add(Accident(gpu.xid_at, AccidentKind.ERROR_CODE, gpu.uuid, gpu.xid))
+            before, at = self._xids.get(gpu.uuid), gpu.xid_at
+            self._xids[gpu.uuid] = at
+            if gpu.xid is None or at in {None, before}:
+                continue
+            if not any(known.is_error(gpu.uuid, gpu.xid, at) for known in self._accidents):
+                self._add(Accident(at, AccidentKind.ERROR_CODE, gpu.uuid, gpu.xid))
 
     def add_kills(self, kills: Sequence[OomKills], now: float) -> None:
         """Add what the counters of cgroups say, if the kernel log may not be read."""
@@ -110,7 +110,14 @@ class RecentAccidents:
     def _add(self, accident: Accident, *, is_past: bool = False) -> None:
         if is_past and any(_is_same(accident, known) for known in self._accidents):
             return
-        ordered = sorted((*self._accidents, accident), key=lambda each: each.time)
+        # A line of the kernel log says more than the event of the driver for the same error.
+        others = [
+            known
+            for known in self._accidents
+            if known != known.bare()
+            or not known.is_error(accident.gpu_uuid, accident.number, accident.time)
+        ]
+        ordered = sorted((*others, accident), key=lambda each: each.time)
         self._accidents = tuple(ordered[-ACCIDENTS_KEPT:])
 
 

@@ -120,10 +120,13 @@ class GpuBackend(ABC):
         """Whether all of its GPUs are parts of a processor; known once it is open."""
         return False
 
-    def hear(self, heard: Sequence[Heard] | None) -> None:  # noqa: B027 - as above
-        """Take what the kernel log reported since the last call, before ``read``.
+    def hear(self, heard: Sequence[Heard] | None, *, is_readable: bool) -> None:  # noqa: B027 - as above
+        """Take what the kernel log reported, before ``read``.
 
-        ``None`` while its lines from before are being read: what is newer must wait for them.
+        Args:
+            heard: What it reported since the last call; ``None`` while its lines from before are
+                being read: what is newer must wait for them.
+            is_readable: Whether more may come from it.
         """
 
     def past(self) -> Iterable[Reading]:

@@ -148,10 +148,10 @@ class CombinedBackend(GpuBackend):
             if member.trouble is not None:
                 raise SourceError(member.trouble.sentence, member.trouble.advice)
 
-    def hear(self, heard: Sequence[Heard] | None) -> None:
+    def hear(self, heard: Sequence[Heard] | None, *, is_readable: bool) -> None:
         """See ``GpuBackend.hear``."""
         for member in self._members:
-            member.backend.hear(heard)
+            member.backend.hear(heard, is_readable=is_readable)
 
     def read(self, *, full: bool = True) -> Reading:
         """See ``GpuBackend.read``."""

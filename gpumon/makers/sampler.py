@@ -98,7 +98,7 @@ class Sampler:
         now = self._clock.monotonic()
         if self._kernel is not None:
             heard = self._kernel.take()
-            self.backend.hear(heard)
+            self.backend.hear(heard, is_readable=self._kernel.is_readable)
             reading = self.backend.read(full=full)
             reading = reading._replace(accidents=self._add_accidents(heard, reading))
         else:
@@ -198,7 +198,7 @@ class Sampler:
             return ()
         if heard is not None:
             accidents.add(heard, reading.gpus, reading.time)
-            accidents.add_error_codes(reading.gpus, is_known=kernel.is_readable)
+            accidents.add_error_codes(reading.gpus)
             kills = [] if self._cgroups is None else self._cgroups.take_kills()
             if not kernel.is_readable:
                 accidents.add_kills(kills, reading.time)

@@ -16,6 +16,9 @@ ACCIDENT_SECONDS = 600.0
 """For so long an accident is part of the snapshots."""
 ACCIDENTS_KEPT = 32
 """So many accidents are part of a snapshot at most: the newest."""
+SAME_ERROR_SECONDS = 2.0
+"""Within so many seconds an error code in an event of the driver and the same one in the kernel log
+are the same error."""
 
 
 class AccidentKind(str, Enum):
@@ -67,6 +70,18 @@ class Accident(Struct, frozen=True, gc=False, array_like=True):
     text: str = ""
     cgroup: str | None = None
     memory: Count | None = None
+
+    def bare(self) -> Accident:
+        """It without what only the kernel log says; an event of the driver has no more."""
+        return Accident(self.time, self.kind, self.gpu_uuid, self.number)
+
+    def is_error(self, gpu_uuid: str | None, number: int | None, at: float | None) -> bool:
+        """Whether it is this error code of a GPU, of the same time if that is known."""
+        return (
+            self.kind is AccidentKind.ERROR_CODE
+            and (self.gpu_uuid, self.number) == (gpu_uuid, number)
+            and (at is None or abs(self.time - at) <= SAME_ERROR_SECONDS)
+        )
 
 
 TEXT_BYTES = 200

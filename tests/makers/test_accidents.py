@@ -113,11 +113,11 @@ def test_an_error_that_both_reported_is_an_accident_once(furnish: Furnish) -> No
     room.open()
     until(room, lambda _: room.calls("nvmlDeviceRegisterEvents") == 1)
     room.driver.cards[0].xid(94)
-    until(room, lambda snapshot: snapshot.gpus[0].xid)
     with room.kernel_log.open("a") as log:
         log.write(line(room.driver.cards[0].pci_bus, 94, 1000, "pid=5, name=a, Contained"))
-    (accident,) = until(room, lambda snapshot: snapshot.accidents).accidents
-    assert accident.pid == 5
+    snapshot = until(room, lambda snapshot: snapshot.accidents)
+    (accident,) = snapshot.accidents
+    assert (accident.pid, snapshot.gpus[0].xid) == (5, 94)
     assert room.samples(5).accidents == (accident,)
 
 

@@ -60,7 +60,8 @@ class Driver(GpuBackend):
             return Reading(1.0, (), self.answers, trouble=self.trouble)
         return Reading(self.time, self.gpus, self.answers, self.listed, 1.0)
 
-    def hear(self, heard: Sequence[Heard] | None) -> None:
+    def hear(self, heard: Sequence[Heard] | None, *, is_readable: bool) -> None:
+        assert is_readable
         self.heard.append(heard)
 
     @property

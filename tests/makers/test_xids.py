@@ -203,20 +203,68 @@ def test_what_both_tell_is_told_once(furnish: Furnish) -> None:
             os.write(writer, line(card.pci_bus, number, 1000).encode())
         # It comes last in the log, and as an event that nothing else tells.
         os.write(writer, line(card.pci_bus, 154, 1000).encode())
+        reports = arrived(watched)
+        watched.wait(lambda: len(reports) == 3)
         watched.until(lambda: (0, 154) in watched.told)
+        room.clock.now += 60
         card.xid(43)
+        watched.wait(lambda: reports)
+        room.clock.now += 1
         watched.until(lambda: (0, 43) in watched.told)
     finally:
         os.close(writer)
     assert sorted(watched.told) == [(0, 43), (0, 45), (0, 48), (0, 79), (0, 154)]
     # The lines of one moment are one accident; 43 came as an event of the driver only.
-    assert [event.kind for event in watched.events] == [EventKind.ACCIDENT, EventKind.ERROR]
+    assert [event.kind for event in watched.events] == [EventKind.ACCIDENT] * 2
+    assert watched.events[1].sentence.startswith("GPU 0: XID 43, ")
+
+
+@pytest.mark.usefixtures("awake")
+@pytest.mark.parametrize("late", [0.0, 1.5], ids=["in time", "late"])
+@pytest.mark.parametrize("event_first", [True, False])
+def test_an_error_is_one_event_whichever_origin_comes_first(
+    furnish: Furnish, *, event_first: bool, late: float
+) -> None:
+    room = furnish(h100(), h100())
+    room.kernel_log.write_text("")
+    watched = Watched(room)
+    watched.until(lambda: room.calls("nvmlDeviceRegisterEvents") == 2 and has_read_past(watched))
+    card = room.driver.cards[1]
+    reports = arrived(watched)
+
+    def event(number: int) -> None:
+        card.xid(number)
+        watched.wait(lambda: reports)
+        for _ in range(3):
+            watched.sample()
+
+    def write(number: int, at: float) -> None:
+        with room.kernel_log.open("a") as log:
+            log.write(line(card.pci_bus, number, at, f"pid=7, name=at{at}, Ch 8"))
+        watched.until(lambda: f"at{at}" in str(watched.sample().accidents))
+
+    # Again minutes later, then another number: three errors.
+    for minutes, number in enumerate((79, 79, 48)):
+        room.clock.now = 1000.0 + 60 * minutes
+        for is_event in (event_first, not event_first):
+            if is_event:
+                event(number)
+            else:
+                write(number, 1000.0 + 60 * minutes)
+            room.clock.now += late
+            watched.sample()
+    assert [event.kind for event in watched.events] == [EventKind.ACCIDENT] * 3
+    accidents = watched.sample().accidents
+    assert [accident.process_name for accident in accidents] == ["at1000.0", "at1060.0", "at1120.0"]
+    assert watched.told == [(1, 79), (1, 79), (1, 48)]
+    in_events = [event.accident.pid for event in watched.events if event.accident]
+    assert in_events == [None if event_first and late else 7] * 3
 
 
 def test_errors_between_two_samples_are_told_one_after_the_other(furnish: Furnish) -> None:
     room = furnish(h100())
     watched = Watched(room)
-    watched.until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    watched.until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1 and has_read_past(watched))
     for number in (48, 63, 45):
         room.driver.cards[0].xid(number)
         room.clock.now += 0.01
@@ -281,6 +329,25 @@ def test_two_events_of_a_number_are_two(furnish: Furnish) -> None:
         room.driver.cards[0].xid(31)
         watched.until(lambda count=count: len(watched.told) == count)  # type: ignore[misc] # a default
         room.clock.now += 0.5
+
+
+def test_an_event_waits_a_second_for_its_line() -> None:
+    reports = XidReports()
+    reports.add("GPU-0", 79, 100.0, XidOrigin.EVENT)
+    # A sample may begin just before the event.
+    for now in (99.9, 100.0, 100.9):
+        reports.release(now)
+        assert taken(reports) == []
+    reports.release(101.0)
+    assert taken(reports) == [79]
+
+
+@pytest.mark.parametrize("now", [None, 40.0], ids=["no log", "clock set back"])
+def test_an_event_waits_for_no_line_that_cannot_be_awaited(now: float | None) -> None:
+    reports = XidReports()
+    reports.add("GPU-0", 79, 100.0, XidOrigin.EVENT)
+    reports.release(now)
+    assert taken(reports) == [79]
 
 
 def test_of_both_origins_the_older_is_told_first() -> None:

@@ -122,6 +122,7 @@ class NvmlBackend(GpuBackend):
 
     def open(self) -> None:
         """See ``Source.open``."""
+        self._xids.hold()  # Until the kernel log was read, see ``hear``.
         try:
             load_library()
         except OSError as error:
@@ -148,13 +149,13 @@ class NvmlBackend(GpuBackend):
             trouble=self._trouble if not self._running else self._why_empty(),
         )
 
-    def hear(self, heard: Sequence[Heard] | None) -> None:
+    def hear(self, heard: Sequence[Heard] | None, *, is_readable: bool) -> None:
         """See ``GpuBackend.hear``."""
         if heard is None:
             self._xids.hold()
         else:
             self._xids.add_heard(heard)
-            self._xids.release()
+            self._xids.release(self._clock.time() if is_readable else None)
 
     def links(self) -> Links:
         """See ``GpuBackend.links``."""

@@ -18,7 +18,7 @@ import pynvml
 
 from gpumon.makers.nvidia.library import c_function
 from gpumon.makers.nvidia.queries import pause_after
-from gpumon.model.accidents import AccidentKind
+from gpumon.model.accidents import SAME_ERROR_SECONDS, AccidentKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,8 +34,9 @@ _PAUSE_SECONDS = 5.0
 _PAST_KEPT = 8
 """How many numbers of a GPU are reported of the time before."""
 
-SAME_SECONDS = 2.0
-"""Within so many seconds the same XID in an event and in the kernel log is the same error."""
+_LINE_SECONDS = 1.0
+"""An event waits so long for its line in the kernel log, which is read within half of this: both
+are then of one sample, with what only the line says, and are reported once."""
 
 _ARRIVED_KEPT = 4096
 _WAITING_KEPT = 32
@@ -77,6 +78,7 @@ class XidReports:
         self._waiting: dict[str, dict[tuple[int, XidOrigin], float]] = {}
         self._reported: dict[tuple[str, int], deque[tuple[float, XidOrigin]]] = {}
         self._held = False
+        self._lines_until: float | None = None
 
     def add(self, gpu: str, number: int, at: float, origin: XidOrigin) -> None:
         """Add a report.
@@ -102,9 +104,14 @@ class XidReports:
         """Report nothing until ``release``: older XIDs are still to come."""
         self._held = True
 
-    def release(self) -> None:
-        """Report from now on."""
-        self._held = False
+    def release(self, now: float | None = None) -> None:
+        """Report from now on.
+
+        Args:
+            now: The time, in seconds since the epoch, up to which the kernel log was read, if it
+                is: newer events wait for their lines, for ``_LINE_SECONDS`` at most.
+        """
+        self._held, self._lines_until = False, now
 
     @property
     def nothing_to_report(self) -> bool:
@@ -125,6 +132,8 @@ class XidReports:
             oldest: _Report | None = None
             for gpu in (uuid,) if slot is None else (uuid, slot):
                 for (number, origin), at in self._waiting.get(gpu, {}).items():
+                    if origin is XidOrigin.EVENT and self._waits_for_line(at):
+                        continue
                     if oldest is None or at < oldest.at:
                         oldest = _Report(gpu, number, at, origin)
             if oldest is None:
@@ -135,6 +144,10 @@ class XidReports:
                 del self._waiting[oldest.gpu]
             if self._is_new(uuid, oldest):
                 return oldest.number, oldest.at
+
+    def _waits_for_line(self, at: float) -> bool:
+        # An event from further in the future is from before the clock was set back.
+        return self._lines_until is not None and abs(self._lines_until - at) < _LINE_SECONDS
 
     def _sort_in(self) -> None:
         while self._arrived:
@@ -154,7 +167,7 @@ class XidReports:
             del self._reported[next(iter(self._reported))]
         times = self._reported.setdefault((uuid, report.number), deque(maxlen=_TIMES_KEPT))
         known = any(
-            origin is not report.origin and abs(at - report.at) <= SAME_SECONDS
+            origin is not report.origin and abs(at - report.at) <= SAME_ERROR_SECONDS
             for at, origin in times
         )
         # The kernel's clock may be off: an older line of a known number adds nothing.

@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from gpumon.accidents import LISTS_BYTES, SAME_SECONDS, AccidentFollower
+from gpumon.accidents import LISTS_BYTES, AccidentFollower
 from gpumon.availability import is_full
-from gpumon.model.accidents import AccidentKind
 from gpumon.model.metrics import HARMFUL_CLOCK_EVENTS, clock_event_names
 from gpumon.model.snapshot import ANSWERING, GpuStatus
 from gpumon.recording.recording import Event, EventKind
@@ -228,8 +227,11 @@ def _happened(
     is_other = (after.xid, after.xid_at) != (before.xid, before.xid_at)
     # The kernel log also tells XIDs from before the recording.
     is_recent = after.xid is not None and (after.xid_at is None or after.xid_at >= since)
-    if is_other and is_recent and not any(_is_xid_of(accident, after) for accident in accidents):
-        yield EventKind.ERROR, f"reported XID {after.xid}"
+    if is_other and is_recent:
+        # An accident is an event of its own.
+        is_accident = any(each.is_error(after.uuid, after.xid, after.xid_at) for each in accidents)
+        if not is_accident:
+            yield EventKind.ERROR, f"reported XID {after.xid}"
     if after.status is not before.status and after.status in _BROKEN:
         yield EventKind.ERROR, _BROKEN[after.status]
     action = after.recovery_action
@@ -241,15 +243,6 @@ def _happened(
     if _is_full(after, full_share) and _is_full(before, full_share) is False:
         free = f"{gibibytes(after.memory_free)} of {gibibytes(after.memory_total)} {gib()}"
         yield EventKind.FULL, f"memory full: {free} free"
-
-
-def _is_xid_of(accident: Accident, gpu: Gpu) -> bool:
-    """Whether an accident is the last XID of a GPU, which is an event of its own."""
-    return (
-        accident.kind is AccidentKind.ERROR_CODE
-        and (accident.gpu_uuid, accident.number) == (gpu.uuid, gpu.xid)
-        and (gpu.xid_at is None or abs(gpu.xid_at - accident.time) <= SAME_SECONDS)
-    )
 
 
 def _slowed(gpu: Gpu) -> int | None:

@@ -28,6 +28,8 @@ def details_of(report: AccidentReport) -> Iterator[str]:
         yield ", ".join(facts)
         if process.command:
             yield f"command: {' '.join(process.command)}"
+    elif report.has_foreign_pid:
+        yield f"the kernel names {report.whose}, by a PID of the host"
     elif accident.pid is not None:
         yield f"the kernel names {report.whose}, which gpumon had not seen on a GPU"
     if accident.memory is not None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.accidents import Accident
     from gpumon.model.processes import GpuProcess, ProcessId
-    from gpumon.model.snapshot import Gpu, Snapshot
+    from gpumon.model.snapshot import Gpu, Host, Snapshot
 
 LEFT_SECONDS = 30.0
 """Processes that left their GPUs within so many seconds are part of the report."""
@@ -56,6 +56,8 @@ class AccidentReport(NamedTuple):
         process: The process that the kernel names, if it was seen before the accident.
         job: The job of that process, in short; without a named process the one job that had the
             GPU.
+        has_foreign_pid: Whether the kernel's PID names none of the processes that were seen, as in
+            a container with a PID namespace of its own.
         ran_seconds: How long that process had run.
         present: The processes on the GPU before the accident, and those of the same job on other
             GPUs; ``None`` if their list was not known.
@@ -72,6 +74,7 @@ class AccidentReport(NamedTuple):
     then: tuple[str, ...] = ()
     process: GpuProcess | None = None
     job: str | None = None
+    has_foreign_pid: bool = False
     ran_seconds: float | None = None
     present: tuple[GpuProcess, ...] | None = None
     left: tuple[GpuProcess, ...] | None = None
@@ -159,6 +162,7 @@ def report_of(
     left = None if present is None else _left(accident, present, after)
     return report._replace(
         process=process,
+        has_foreign_pid=accident.pid is not None and _has_own_pids(before.host),
         job=_job(process, gpu, before, launchers),
         ran_seconds=_ran(process, accident),
         present=present,
@@ -201,13 +205,14 @@ def _then(accident: Accident, further: tuple[Accident, ...], gpu: Gpu | None) ->
     return tuple(found)
 
 
-def _named_process(accident: Accident, before: Snapshot) -> GpuProcess | None:
-    """The process with the PID in the line: on the GPU, or with the same name.
+def _has_own_pids(host: Host) -> bool:
+    """Whether PIDs are of another namespace than the initial one, whose PIDs the kernel writes."""
+    return bool(host.in_container) or not host.pids_are_ours
 
-    The kernel's PID is one of the initial PID namespace, which is not that of a container.
-    """
-    host = before.host
-    if accident.pid is None or not host.pids_are_ours or host.in_container:
+
+def _named_process(accident: Accident, before: Snapshot) -> GpuProcess | None:
+    """The process with the PID in the line: on the GPU, or with the same name."""
+    if accident.pid is None or _has_own_pids(before.host):
         return None
     for process in before.processes:
         if process.id.pid != accident.pid:

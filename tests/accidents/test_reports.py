@@ -76,6 +76,17 @@ def test_a_process_that_was_not_seen_is_not_joined(
     assert report.whose.startswith(str(accident.pid))
 
 
+def test_in_a_container_a_named_process_may_have_been_seen_with_another_pid() -> None:
+    named = "the kernel names 41233 python, "
+    for contained, why in (
+        (False, "which gpumon had not seen on a GPU"),
+        (True, "by a PID of the host"),
+    ):
+        report = report_of(XID, seen(NOON - 1, python(7), in_container=contained), None)
+        assert named + why in details_of(report)
+        assert report.present == (python(7),)
+
+
 def test_the_oom_killers_process_is_joined_by_pid_and_name() -> None:
     report = report_of(KILL, seen(NOON - 1, python()), seen(NOON + 5))
     assert report.gpu_index is None

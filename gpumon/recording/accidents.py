@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from gpumon.accidents import LEFT_SECONDS, AccidentReport, first_lines, report_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gpumon.model.accidents import Accident
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.recording import Recording
@@ -34,8 +36,17 @@ def recorded_report(recording: Recording, accident: Accident) -> AccidentReport:
     after = recording.at(accident.time + LEFT_SECONDS)
     further: tuple[Accident, ...] = ()
     if after is not None:
+        accident = _with_line(accident, after.accidents)
         further = first_lines(after.accidents).get(accident, ())
     return report_of(accident, _before(recording, accident), after, further)
+
+
+def _with_line(accident: Accident, later: Iterable[Accident]) -> Accident:
+    """The accident with its line in the kernel log, which may come after the driver's event."""
+    if accident != accident.bare():
+        return accident
+    gpu_uuid, number, time = accident.gpu_uuid, accident.number, accident.time
+    return next((each for each in later if each.is_error(gpu_uuid, number, time)), accident)
 
 
 def _before(recording: Recording, accident: Accident) -> Snapshot | None:

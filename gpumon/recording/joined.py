@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from gpumon.recording.recording import Event, Recording
 
 _OPENING_SECONDS = 0.3
-"""So long a caller waits for the archive at most: it may be on a disk that hangs."""
 
 
 class JoinedRecording:
@@ -32,6 +31,7 @@ class JoinedRecording:
         recent: The recording in memory.
         find: Finds the archive; called once, on a thread of its own.
         make: Makes an empty history, for the states at moments of the archive.
+        patience: So many seconds a caller waits for the archive at most: its disk may hang.
     """
 
     def __init__(
@@ -39,9 +39,11 @@ class JoinedRecording:
         recent: Recording,
         find: Callable[[], FoundArchive],
         make: Callable[[], History],
+        patience: float = _OPENING_SECONDS,
     ) -> None:
         self._recent = recent
         self._find, self._make = find, make
+        self._patience = patience
         self._states: ArchiveHistory | None = None
         self._found: FoundArchive | None = None
         self._oldest: float | None = None
@@ -70,7 +72,7 @@ class JoinedRecording:
                     target=self._open_now, name="gpumon-history", daemon=True
                 )
                 self._opening.start()
-                self._opening.join(_OPENING_SECONDS)
+                self._opening.join(self._patience)
 
     def _open_now(self) -> None:
         found = self._find()

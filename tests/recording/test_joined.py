@@ -42,7 +42,7 @@ def memory(samples: Sequence[Snapshot]) -> MemoryRecording:
 
 
 def joined(recent: MemoryRecording, find: Callable[[], FoundArchive]) -> JoinedRecording:
-    return JoinedRecording(recent, find, states)
+    return JoinedRecording(recent, find, states, patience=60.0)
 
 
 @pytest.fixture(params=[BORDER, 130])
@@ -134,7 +134,7 @@ def test_an_archive_on_a_disk_that_hangs_holds_nobody_up() -> None:
         hanging.wait()
         return FoundArchive()
 
-    recording = joined(memory(DEMO[:10]), find)
+    recording = JoinedRecording(memory(DEMO[:10]), find, states)
     try:
         assert recording.first == DEMO[0].time
         assert recording.at(0.0) == DEMO[0]

@@ -200,7 +200,7 @@ class MemoryRecording(WholeRecording):
         excess = max(0, len(self._events) - self._most_marks)
         older = range(excess)
         kept = [at for at in older if self._events[at].accident is not None]
-        kept = kept[-self._most_accidents :]
+        kept = kept[max(0, len(kept) - self._most_accidents) :]
         self._events[:excess] = [self._events[at] for at in kept]
         self._found[:excess] = [self._found[at] for at in kept]
 

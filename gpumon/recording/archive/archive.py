@@ -16,12 +16,11 @@ import msgspec
 from msgspec.structs import replace
 
 from gpumon.model.time_shift import TimeShift
-from gpumon.recording.archive.clock_changes import SegmentSpan, clock_shifts
+from gpumon.recording.archive.clock_changes import clock_shifts, segment_span
 from gpumon.recording.archive.folder import segments_in
 from gpumon.recording.archive.segment import Segment, read_header
 from gpumon.recording.archive.segment_format import (
     FRAME_SAMPLES,
-    SEGMENT_SECONDS,
     encode_thresholds,
 )
 from gpumon.recording.memory.ordering import evenly, event_beside, events_from_to
@@ -279,7 +278,7 @@ class Archive(WholeRecording):
         self._known = [
             _Known(file, header) for file in files if (header := self._headers[file.path])
         ]
-        spans = [_span_of(known) for known in self._known]
+        spans = [segment_span(known.file.path, known.header) for known in self._known]
         self._shifts = clock_shifts(spans)
         self._begins = [
             known.header.begins - shift
@@ -478,18 +477,6 @@ class Archive(WholeRecording):
 def _at_time(snapshot: Snapshot, time: float) -> Snapshot:
     """The snapshot with exactly this time."""
     return snapshot if snapshot.time == time else replace(snapshot, time=time)
-
-
-def _span_of(known: _Known) -> SegmentSpan:
-    """The times of a segment; that of its newest sample is when its file was last written."""
-    begins = known.header.begins
-    try:
-        written = known.file.path.stat().st_mtime
-    except OSError:
-        written = math.inf
-    # A copy may be written much later.
-    ends = min(max(begins, written), begins + SEGMENT_SECONDS)
-    return SegmentSpan(begins, ends, known.header.set_back)
 
 
 def _events_of(path: Path, shift: float, *, containing: bytes) -> list[Event]:

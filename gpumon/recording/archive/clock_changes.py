@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from gpumon.recording.archive.segment_format import SEGMENT_SECONDS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
+    from gpumon.recording.archive.segment_format import SegmentHeader
+
+DAY = 86400.0
 _MOST_WRONG = 200
 """Segments in a row whose clock is found to have been wrong, at most."""
 
@@ -22,6 +28,22 @@ class SegmentSpan(Struct, frozen=True):
     ends: float
     # By how many seconds the clock was set back since the last sample of the segment before.
     set_back: float
+
+
+def segment_span(path: Path, header: SegmentHeader) -> SegmentSpan:
+    """The times of a segment; that of its newest sample is when its file was last written."""
+    begins = header.begins
+    # A copy may be written much later.
+    ends = min(max(begins, written_at(path, math.inf)), begins + SEGMENT_SECONDS)
+    return SegmentSpan(begins, ends, header.set_back)
+
+
+def written_at(path: Path, otherwise: float) -> float:
+    """When a file was last written, or another time if that is not known."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return otherwise
 
 
 def clock_shifts(spans: Sequence[SegmentSpan]) -> Sequence[float]:
@@ -56,6 +78,27 @@ def clock_shifts(spans: Sequence[SegmentSpan]) -> Sequence[float]:
         shifts[at] = max(shifts[at], spans[at].begins - following)
         following = spans[at].begins - shifts[at]
     return shifts
+
+
+def count_old(spans: Sequence[SegmentSpan], seconds: float) -> int:
+    """How many segments ended more than so many seconds before the last one begins.
+
+    A clock that jumped ahead by more than that may be wrong. It is believed once it has gone on for
+    a day, or for as long as all that it makes old.
+
+    Args:
+        spans: The segments in the order in which they were written.
+        seconds: How long a segment is kept.
+    """
+    shifts = clock_shifts(spans)
+    begins = [span.begins - shift for span, shift in zip(spans, shifts, strict=True)]
+    ends = [span.ends - shift for span, shift in zip(spans, shifts, strict=True)]
+    now = begins[-1]
+    old = next(number for number, end in enumerate(ends) if end >= now - seconds)
+    if old and begins[old] - ends[old - 1] > seconds:
+        is_believed = now - begins[old] > min(DAY, ends[old - 1] - begins[0])
+        return old if is_believed else 0
+    return old
 
 
 def _jump_before(spans: Sequence[SegmentSpan], at: int) -> int | None:

@@ -6,7 +6,6 @@ import contextlib
 import errno
 import math
 import os
-import time
 import zlib
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,6 +16,14 @@ from msgspec.structs import replace
 
 import gpumon
 from gpumon.model.codec import encode_for_others, readable
+from gpumon.model.number_types import TIMES
+from gpumon.recording.archive.clock_changes import (
+    DAY,
+    SegmentSpan,
+    count_old,
+    segment_span,
+    written_at,
+)
 from gpumon.recording.archive.folder import LOCK, SegmentFile, segment_path, segments_in
 from gpumon.recording.archive.segment import Segment, read_header
 from gpumon.recording.archive.segment_format import (
@@ -252,8 +259,7 @@ class ArchiveLog:
         """See ``RecordedLog.begin``."""
         self._lock_folder()
         self._last = self._newest_time()
-        # The clock may have been ahead for a while: that is no reason to remove all others.
-        self._prune(min(self._last, time.time()))
+        self._prune()
 
     def _lock_folder(self) -> None:
         """Make the folder if it is missing, and lock it, also if another one has its name now.
@@ -373,7 +379,7 @@ class ArchiveLog:
         self._frame = _Frame()
         self._segment = segment = _OpenSegment(file, header, self._file_mode)
         self._written += segment.size
-        self._prune(min(self._last, snapshot.time))
+        self._prune(header)
         return segment
 
     def _end_segment(self) -> None:
@@ -381,20 +387,23 @@ class ArchiveLog:
             self._segment.close()
             self._segment = None
 
-    def _prune(self, now: float = -math.inf) -> None:
+    def _prune(self, newest: SegmentHeader | None = None) -> None:
         """Remove the oldest segments until the others are within the bounds.
 
         Args:
-            now: The time from which the days count back; by default they do not count.
+            newest: The header of the segment that was just begun; without it the days do not count.
         """
         own = None if self._segment is None else self._segment.file.number
         files = [file for file in segments_in(self.path) if file.number != own]
         sizes = {file: _size(file.path) + _size(file.events) for file in files}
         self._older = sum(sizes.values())
         size = 0 if self._segment is None else self._segment.size
-        oldest = now - self._bounds.days * 86400
-        for file in files:
-            if size + self._older <= self._bounds.bytes and not _ended_before(file.path, oldest):
+        old = 0
+        if newest is not None:
+            spans = [*_spans_of(files), SegmentSpan(newest.begins, newest.begins, newest.set_back)]
+            old = count_old(spans, self._bounds.days * DAY)
+        for number, file in enumerate(files):
+            if size + self._older <= self._bounds.bytes and number >= old:
                 break
             for path in (file.events, file.path):
                 # What cannot be removed must not end the history.
@@ -433,12 +442,21 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _ended_before(path: Path, time: float) -> bool:
-    """Whether a segment was last written before a time."""
+def _spans_of(files: Sequence[SegmentFile]) -> list[SegmentSpan]:
+    """The times of segments."""
+    spans: list[SegmentSpan] = []
+    for file in files:
+        spans.append(_span_of(file.path, spans[-1].ends if spans else TIMES[0]))
+    return spans
+
+
+def _span_of(path: Path, before: float) -> SegmentSpan:
+    """The times of a segment; one that cannot be read was written after the one ``before``."""
     try:
-        return path.stat().st_mtime < time
-    except OSError:
-        return False
+        return segment_span(path, read_header(path))
+    except RecordingError:
+        written = max(before, written_at(path, before))
+        return SegmentSpan(written, written, 0.0)
 
 
 def _without_commands(processes: Processes) -> Processes:

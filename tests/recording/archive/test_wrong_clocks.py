@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 DAY, YEAR = 86400, 365 * 86400
 
 
-@pytest.fixture(autouse=True)
-def _in_the_morning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpumon.recording.archive.writer.time.time", lambda: NOON + 600)
-
-
 def run(folder: Path, *times: float) -> None:
     """One run of the writer with samples at these times, and files that were written then."""
     log = writer(folder)
@@ -84,6 +79,26 @@ def test_a_clock_that_is_ahead_for_a_while_removes_nothing(tmp_path: Path, resta
     else:
         run(tmp_path, NOON + 180, ahead, ahead + 60, NOON + 600)
     assert Archive(tmp_path).first == NOON
+
+
+def test_a_clock_that_is_ahead_for_hours_removes_nothing(tmp_path: Path) -> None:
+    hours = [NOON + 3600 * number for number in range(6)]
+    run(tmp_path, *hours)
+    ahead = [NOON + 20 * DAY + 3600 * number for number in range(4)]
+    run(tmp_path, *ahead)
+    assert len(segments(tmp_path)) == 10
+    run(tmp_path, NOON + 36000)
+    assert [value for _, value in times_and_values(tmp_path)] == [
+        int(time) % 1000 for time in (*hours, *ahead, NOON + 36000)
+    ]
+
+
+def test_a_clock_that_was_ahead_for_a_while_does_not_keep_what_is_old(tmp_path: Path) -> None:
+    run(tmp_path, *NIGHT)
+    run(tmp_path, NOON + 10 * YEAR)
+    hours = [NOON + 3600 * number for number in range(1, 10 * 24)]
+    run(tmp_path, *hours)
+    assert Archive(tmp_path).first == pytest.approx(hours[-1] - 7 * DAY, abs=2 * 3600)
 
 
 def test_days_count_although_the_machine_was_off(tmp_path: Path) -> None:

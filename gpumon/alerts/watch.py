@@ -119,7 +119,7 @@ def begun_history(
         begun = History(conditions(thresholds), thresholds)
         with suppress(RecordingError), closing(archive):
             last = archive.last
-            is_kept = last is not None and abs(clock.time() - last) <= PATIENCE
+            is_kept = archive.is_kept(clock.time(), PATIENCE)
             if last is not None and is_kept and archive.resume(begun, last):
                 found.append((begun, str(archive.folder)))
 

@@ -305,7 +305,7 @@ def _origin(history: Archive, report: UsageReport, now: float) -> str:
     hosts = in_words({line.host for line in report.lines if line.host})
     whose = f" of {hosts}" if hosts else ""
     began, ended = history.first or now, history.last or now
-    until = "now" if now - ended < _NOW_SECONDS else day_and_time(ended)
+    until = "now" if history.is_kept(now, _NOW_SECONDS) else day_and_time(ended)
     return f"From the history{whose}, {history.folder}: {day_and_time(began)} to {until}."
 
 

@@ -66,6 +66,18 @@ def test_a_history_that_ended_before_says_nothing(
     assert restarted(folder, samples) == ("", [])
 
 
+@pytest.mark.parametrize(("interval", "is_used"), [(1.0, False), (60.0, True), (1e9, True)])
+def test_it_goes_on_by_the_pace_of_the_history(
+    tmp_path: Path, samples: Sequence[Snapshot], interval: float, is_used: bool
+) -> None:
+    earlier = TimeShift(-100).snapshot
+    before = [earlier(sample) for sample in samples[12:BEFORE:6]]
+    folder = archived(tmp_path / "history", before, interval=interval)
+    known_from, said = restarted(folder, samples)
+    assert bool(known_from) is is_used
+    assert bool(said) is is_used
+
+
 def test_without_a_history_it_counts_from_the_start(
     tmp_path: Path, samples: Sequence[Snapshot]
 ) -> None:

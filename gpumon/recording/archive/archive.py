@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from gpumon.model.interval import MAX_INTERVAL
 from gpumon.model.time_shift import TimeShift
 from gpumon.recording.archive.clock_changes import clock_shifts, segment_span
 from gpumon.recording.archive.folder import segments_in
@@ -25,6 +26,7 @@ from gpumon.recording.archive.segment_format import (
 )
 from gpumon.recording.memory.ordering import evenly, event_beside, events_from_to
 from gpumon.recording.recording import Event, RecordingError, WholeRecording
+from gpumon.recording.series import LATE
 from gpumon.system.files import beginning
 
 if TYPE_CHECKING:
@@ -115,6 +117,23 @@ class Archive(WholeRecording):
             self._look()
             place = self._edge(len(self._known) - 1, -1)
             return None if place is None else self._time(place)
+
+    def is_kept(self, time: float, patience: float) -> bool:
+        """Whether it is being kept at a time: its newest sample is near.
+
+        Args:
+            time: The time.
+            patience: Seconds to that sample at most; more if samples are further apart.
+
+        Raises:
+            RecordingError: The folder cannot be read.
+        """
+        with self._lock:
+            last = self.last
+            if last is None:
+                return False
+            interval = min(self._known[-1].header.interval, MAX_INTERVAL)
+            return abs(time - last) <= max(patience, LATE * interval)
 
     @property
     def is_damaged(self) -> bool:

@@ -38,17 +38,25 @@ def demo_samples(count: int, *, step: float = 1.0) -> Sequence[Snapshot]:
     return samples
 
 
-def writer(folder: Path, bounds: Bounds | None = None, *, commands: bool = True) -> ArchiveLog:
+def writer(
+    folder: Path, bounds: Bounds | None = None, *, interval: float = 1.0, commands: bool = True
+) -> ArchiveLog:
     """A writer that has begun."""
     place = ArchivePlace(folder, is_shared=False)
-    log = ArchiveLog(place, 1.0, bounds or Bounds(), states(), commands=commands)
+    log = ArchiveLog(place, interval, bounds or Bounds(), states(), commands=commands)
     log.begin()
     return log
 
 
-def archived(folder: Path, samples: Iterable[Snapshot], bounds: Bounds | None = None) -> Path:
+def archived(
+    folder: Path,
+    samples: Iterable[Snapshot],
+    bounds: Bounds | None = None,
+    *,
+    interval: float = 1.0,
+) -> Path:
     """A folder with these samples, which come when their times say."""
-    log = writer(folder, bounds)
+    log = writer(folder, bounds, interval=interval)
     first: float | None = None
     for sample in samples:
         first = sample.time if first is None else first

@@ -28,8 +28,9 @@ def _speed(text: str) -> float:
 
 class ReplayCommand(Command):
     description = (
-        "Show a log as it was recorded: one of gpumon, with its rotated and compressed parts, or "
-        "the output of nvidia-smi --query-gpu=timestamp,... --format=csv -l. p plays and pauses."
+        "Show a log as it was recorded: one of gpumon, with its rotated and compressed parts, the "
+        "history of a machine, or the output of nvidia-smi --query-gpu=timestamp,... --format=csv "
+        "-l. p plays and pauses."
     )
     without_gc = True
     screen = ScreenOptions(columns=False)
@@ -38,7 +39,8 @@ class ReplayCommand(Command):
         Option(
             "file",
             metavar="FILE",
-            help="any file of the log, rotated parts included: the whole log is shown",
+            help="any file of the log, rotated parts included: the whole log is shown; or the "
+            "folder of a history, see gpumon log --local",
         ),
         Option(
             "--host",
@@ -71,15 +73,15 @@ class ReplayCommand(Command):
         from gpumon.config import load
         from gpumon.findings import conditions
         from gpumon.makers.source import SourceError
-        from gpumon.recording.csv.recording import open_log
         from gpumon.recording.history import LOG_GPU_DEPTH, History
+        from gpumon.recording.opening import open_recording
         from gpumon.recording.playback import Player
 
         loaded = load()
         thresholds = loaded.settings.thresholds
         theme = self.screen.theme(options, loaded.settings)
         chosen = self.screen.open(options, loaded, theme)
-        recording = open_log(options.file, options.host)
+        recording = open_recording(options.file, options.host)
         with closing(recording):
             try:
                 position = _beginning(options.at, recording)

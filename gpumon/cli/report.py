@@ -91,8 +91,9 @@ class ReportCommand(Command):
             "files",
             metavar="FILE",
             nargs="*",
-            help="any file of each log, rotated parts included: the whole log is read; without it "
-            "the last day of the history of this machine, see gpumon log --local",
+            help="any file of each log, rotated parts included, or the folder of a history: the "
+            "whole log is read; without it the last day of the history of this machine, see gpumon "
+            "log --local",
         ),
         Option(
             "--by",

@@ -153,7 +153,7 @@ _REQUIREMENTS = OptionGroup(
         "--from",
         metavar="FILE",
         dest="past",
-        help="with --stable: a log that gpumon is writing, to read the past from",
+        help="with --stable: a log that gpumon is writing, or a history, to read the past from",
     ),
     Option(
         "--lock-dir",

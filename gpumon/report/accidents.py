@@ -16,14 +16,13 @@ import msgspec
 from gpumon.accidents import AccidentReport, details_of, first_lines
 from gpumon.recording.accidents import recorded_accidents, recorded_report
 from gpumon.recording.csv.columns import columns_of
-from gpumon.recording.csv.damage import damage_notes
 from gpumon.recording.csv.index import open_sheet
 from gpumon.recording.csv.recording import open_log
 from gpumon.recording.csv.tables import rows_of
 from gpumon.recording.recording import RecordingError
 from gpumon.report.notes import wrapped
-from gpumon.report.output import DAMAGED_HISTORY, EXIT_USAGE, fail
-from gpumon.report.reading import HostChoice, find_logs
+from gpumon.report.output import EXIT_USAGE, fail
+from gpumon.report.reading import HostChoice, damage_in, find_logs, history_log
 from gpumon.report.window import parse_span
 from gpumon.text.csv_cells import csv_text
 from gpumon.text.formatting import printable, spreadsheet_safe
@@ -170,14 +169,12 @@ def print_accidents(
         return fail(str(error), EXIT_USAGE)
     choice = HostChoice(hosts)
     try:
-        logs = [] if history is not None else find_logs(paths)
-        found = accidents_in(logs, history, window, choice)
+        logs = find_logs(paths) if history is None else [history_log(history)]
+        found = accidents_in(logs, window, choice)
     except RecordingError as error:
         return fail(error.sentence)
-    notes = damage_notes({path: damage for log in logs for path, damage in log.damage.items()})
-    if history is not None and history.is_damaged:
-        notes.append(DAMAGED_HISTORY)
-    if history is not None and not history.events_complete:
+    notes = damage_in(logs)
+    if not all(log.archive is None or log.archive.events_complete for log in logs):
         notes.append("The history has not been searched completely: reading it takes too long.")
     if form == "json":
         stream.write(to_json(found, notes))
@@ -193,19 +190,18 @@ def print_accidents(
     return 0
 
 
-def accidents_in(
-    logs: Sequence[Log], history: Archive | None, window: TimeWindow, hosts: HostChoice
-) -> list[HostAccident]:
-    """The accidents of logs or of a history in a time, oldest first.
+def accidents_in(logs: Sequence[Log], window: TimeWindow, hosts: HostChoice) -> list[HostAccident]:
+    """The accidents of logs in a time, oldest first.
 
     Raises:
         RecordingError: A log cannot be read.
     """
     found: list[HostAccident] = []
-    if history is not None:
-        found = list(_of_history(history, window, hosts))
-    for log in logs if history is None else ():
-        found += _of_log(log, window, hosts)
+    for log in logs:
+        if log.archive is None:
+            found += _of_log(log, window, hosts)
+        else:
+            found += _of_history(log.archive, window, hosts)
     return sorted(found, key=lambda one: one.report.accident.time)
 
 

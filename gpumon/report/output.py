@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 import msgspec
 from msgspec.structs import replace
 
-from gpumon.recording.csv.damage import damage_notes
 from gpumon.recording.csv.hosts import in_words
 from gpumon.recording.recording import NO_SAMPLES, RecordingError
 from gpumon.report.curves import Curves
@@ -29,6 +28,7 @@ from gpumon.report.reading import (
     HostChoice,
     PastNeededError,
     ReadDepth,
+    damage_in,
     find_logs,
     history_log,
     merged_samples,
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 EXIT_NOTHING = 1
 EXIT_USAGE = 2
-DAMAGED_HISTORY = "A part of the history is damaged, and left out."
 
 _DAY = 86400.0
 _NOW_SECONDS = 60.0
@@ -126,9 +125,7 @@ def print_report(
         report = report.priced(price)
     except RecordingError as error:
         return fail(error.sentence)
-    damaged = damage_notes({path: damage for log in logs for path, damage in log.damage.items()})
-    if history is not None and history.is_damaged:
-        damaged.append(DAMAGED_HISTORY)
+    damaged = damage_in(logs)
     if not report.lines:
         nothing = _no_host(choice) or _nothing(report, logs, when, choice)
         return fail(" ".join([nothing, *damaged]))

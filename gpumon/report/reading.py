@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from gpumon.recording.archive.named import DAMAGED, named_archive
 from gpumon.recording.csv.clocks import GRAIN
 from gpumon.recording.csv.columns import columns_of
 from gpumon.recording.csv.compression import head
-from gpumon.recording.csv.damage import Damage
+from gpumon.recording.csv.damage import Damage, damage_notes
 from gpumon.recording.csv.files import exists, log_to_read, parts
 from gpumon.recording.csv.hosts import has_several
 from gpumon.recording.csv.index import open_sheet
@@ -151,8 +152,17 @@ class Log(Struct, frozen=True):
         return self.archive is not None or any(exists(part.processes) for part in self.parts)
 
 
+def damage_in(logs: Iterable[Log]) -> list[str]:
+    """What is damaged in some logs, as far as they were read, as sentences."""
+    logs = list(logs)
+    found = damage_notes({path: damage for log in logs for path, damage in log.damage.items()})
+    if any(log.archive is not None and log.archive.is_damaged for log in logs):
+        found.append(DAMAGED)
+    return found
+
+
 def find_logs(paths: Iterable[str]) -> list[Log]:
-    """The logs behind the paths, each file in only one of them.
+    """The logs behind the paths, each file in only one of them; a history is one log.
 
     Raises:
         RecordingError: There is no such file.
@@ -160,6 +170,13 @@ def find_logs(paths: Iterable[str]) -> list[Log]:
     found: list[Log] = []
     taken: set[Path] = set()
     for path in paths:
+        archive = named_archive(path)
+        if archive is not None:
+            folder = archive.folder.resolve()
+            if folder not in taken:
+                found.append(history_log(archive))
+            taken.add(folder)
+            continue
         files = log_to_read(path)
         here = parts(files) or [files]
         # Report a file that cannot be opened now, not after the other logs were read.

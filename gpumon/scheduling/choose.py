@@ -154,9 +154,9 @@ class Chooser:
         return verdict.kind in {"", "watching"}
 
     def _look_back(self, path: str, stability: StabilityWindow) -> None:
-        from gpumon.recording.csv.recording import open_log
+        from gpumon.recording.opening import open_recording
 
-        with closing(open_log(path)) as log:
+        with closing(open_recording(path)) as log:
             look_back(
                 stability,
                 log,

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
     from gpumon.model.thresholds import Thresholds
     from gpumon.recording.archive import FoundArchive
-    from gpumon.recording.csv.recording import CsvRecording
     from gpumon.recording.history import History
+    from gpumon.recording.opening import LogRecording
     from gpumon.recording.playback import Player
     from gpumon.recording.recorder import LogStatus, Recorder
     from gpumon.recording.recording import Recording
@@ -124,14 +124,6 @@ class SessionBuilder:
 
         return History(conditions(self._thresholds), self._thresholds)
 
-    def _empty_states(self) -> History:
-        from gpumon.findings import conditions
-        from gpumon.recording.history import STATE_GPU_DEPTH, History
-
-        return History(
-            conditions(self._thresholds), self._thresholds, STATE_GPU_DEPTH, charted=False
-        )
-
     def build(self, alerts: SessionAlerts, *, demo: bool = False) -> Session:
         """Import and start everything else. It takes seconds where the past is read over a network.
 
@@ -173,7 +165,7 @@ class SessionBuilder:
         if self._find_archive is not None:
             from gpumon.recording.joined import JoinedRecording
 
-            whole = JoinedRecording(recording, self._find_archive, self._empty_states)
+            whole = JoinedRecording(recording, self._find_archive, history.empty_states)
         return Session(
             self._machine,
             self.collector,
@@ -195,7 +187,7 @@ class SessionBuilder:
         return summaries
 
 
-def replay_session(player: Player, recording: CsvRecording) -> Session:
+def replay_session(player: Player, recording: LogRecording) -> Session:
     """The session of a log that is played."""
     from gpumon.kill.audit_log import AuditLog
     from gpumon.recording.playback import ReplayedMachine

@@ -98,6 +98,17 @@ def test_the_night_is_there_in_the_morning(driver: Driver, tmp_path: Path) -> No
         screen.wait_for(r"HISTORY +ada-07")
 
 
+def test_a_copy_of_it_is_replayed(tmp_path: Path) -> None:
+    folder = archived(tmp_path / "copy", demo_samples(90))
+    with Screen([*GPUMON, "replay", str(folder), "--paused"], dict(os.environ), 160, 40) as screen:
+        screen.wait_for(r"REPLAY +ada-07")
+        screen.wait_for("llama_70b")
+        screen.type(END)
+        screen.wait_for(r"3 +H100.*idle ≥1m")
+        screen.type("x")
+        screen.wait_for("fell off the bus")
+
+
 def test_it_is_not_used_if_it_is_not_wanted(driver: Driver, tmp_path: Path) -> None:
     env = environment(driver, tmp_path)
     archived(tmp_path / "history", demo_samples(10))

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from gpumon.model.interval import MAX_INTERVAL
 from gpumon.model.time_shift import TimeShift
 from gpumon.recording.archive.clock_changes import clock_shifts, segment_span
-from gpumon.recording.archive.folder import segments_in
+from gpumon.recording.archive.folder import segments_at
 from gpumon.recording.archive.segment import Segment, read_header
 from gpumon.recording.archive.segment_format import (
     FRAME_SAMPLES,
@@ -76,7 +76,7 @@ class Archive(WholeRecording):
     """An archive as ``Recording``. Thread-safe.
 
     Args:
-        folder: Its folder.
+        folder: Its folder, or one segment that is used alone.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -101,6 +101,17 @@ class Archive(WholeRecording):
         self._is_closed = True
         with self._lock:
             self._open.clear()
+
+    @property
+    def hosts(self) -> set[str]:
+        """The names of its machine, which may have been renamed.
+
+        Raises:
+            RecordingError: The folder cannot be read.
+        """
+        with self._lock:
+            self._look()
+            return {known.header.host for known in self._known}
 
     @property
     def first(self) -> float | None:
@@ -276,7 +287,7 @@ class Archive(WholeRecording):
             return
         self._looked_at = now
         try:
-            files = segments_in(self.folder)
+            files = segments_at(self.folder)
         except OSError as error:
             raise RecordingError(f"{self.folder} cannot be read: {error.strerror}.") from error
         newest = self._known[-1].file.path if self._known else self.folder

@@ -40,6 +40,15 @@ def segments_in(folder: Path) -> list[SegmentFile]:
     return sorted(SegmentFile(int(match[1]), folder / match[0]) for match in matches)
 
 
+def segments_at(path: Path) -> list[SegmentFile]:
+    """The segments in a folder, oldest first, or the only one that a file is.
+
+    Raises:
+        OSError: The path cannot be read.
+    """
+    return [SegmentFile(1, path)] if path.is_file() else segments_in(path)
+
+
 def segment_path(folder: Path, number: int, time: float) -> Path:
     """The path of a new segment; its time, by the local clock, is for people."""
     return folder / f"{number:06}-{datetime.fromtimestamp(time).astimezone():%Y%m%d-%H%M%S}{SUFFIX}"

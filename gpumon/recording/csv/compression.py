@@ -144,7 +144,9 @@ def _open(path: Path) -> BinaryIO:
         # A pipe or a device would block, or never end.
         if not path.is_file():
             if path.is_dir():
-                raise RecordingError(f"{path} is a directory: name the log's .csv file in it.")
+                raise RecordingError(
+                    f"{path} is a directory without a history: name a log's .csv file in it."
+                )
             path.stat()
             raise RecordingError(f"{path} is no ordinary file: gpumon reads logs from files only.")
         return path.open("rb")

@@ -17,7 +17,7 @@ from gpumon.recording.recording import RecordingError, WholeRecording
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.files import LogFiles
@@ -56,10 +56,14 @@ def open_log(path: str | os.PathLike[str], host: str | None = None) -> CsvRecord
     first = recording.first
     if first is None or recording.at(first) is None:
         recording.close()
-        hosts = hosts_in(there)
-        known = f"it has {in_words(hosts)}" if hosts else "it does not name its host"
-        raise RecordingError(f"{files.gpus} has no sample of {host}: {known}.")
+        raise no_such_host(str(files.gpus), host, hosts_in(there))
     return recording
+
+
+def no_such_host(name: str, host: str, hosts: Collection[str]) -> RecordingError:
+    """The error for a log that lacks a host; ``hosts`` are those that it has."""
+    known = f"it has {in_words(hosts)}" if hosts else "it does not name its host"
+    return RecordingError(f"{name} has no sample of {host}: {known}.")
 
 
 class CsvRecording(WholeRecording):

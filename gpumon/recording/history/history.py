@@ -16,6 +16,7 @@ from gpumon.recording.history.observations import (
     OLD_AFTER,
     PROCESS_CHARTED,
     SERVER_CHARTED,
+    STATE_GPU_DEPTH,
     Observations,
 )
 from gpumon.recording.history.records import PATIENCE, USER_CHARTED
@@ -107,6 +108,11 @@ class History:
         """Go on with the intervals of another history; call it before the first snapshot."""
         with self.lock:
             resume(self.observed, standing)
+
+    def empty_states(self) -> History:
+        """An empty history of the same conditions that keeps no values over time."""
+        known = self.observed
+        return History(known.named, known.thresholds, STATE_GPU_DEPTH, charted=False)
 
     def as_of(self, snapshot: Snapshot) -> History:
         """What this history answered when one of its snapshots was the newest."""

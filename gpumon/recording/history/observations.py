@@ -109,6 +109,7 @@ class Observations:
         started: The time of the first snapshot: nothing is known before it.
         newest: The newest snapshot.
         views: Past ones as of which there are answers. All times refer to the same clock.
+        named: All conditions by name, as they were given.
         thresholds: The thresholds that the rules use.
         lock: Held during updates and queries.
         place: The place of each condition in ``conditions``, by name.
@@ -127,6 +128,7 @@ class Observations:
         charted: bool,
     ) -> None:
         """See ``History``."""
+        self.named = conditions
         self.thresholds = thresholds
         self.gpu_depth = gpu_depth
         self._charted = charted

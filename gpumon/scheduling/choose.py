@@ -120,7 +120,7 @@ class Chooser:
         if stability is None:
             return self._judged_now(snapshot, mine)
         if self._past is not None:
-            self._look_back(self._past, stability)
+            self._look_back(self._past, stability, snapshot.time)
             self._past = None
         stability.add(snapshot.time, self._judged_now(snapshot, mine))
         return stability.verdicts()
@@ -153,14 +153,14 @@ class Chooser:
         """Whether only the remaining observation time is missing."""
         return verdict.kind in {"", "watching"}
 
-    def _look_back(self, path: str, stability: StabilityWindow) -> None:
+    def _look_back(self, path: str, stability: StabilityWindow, now: float) -> None:
         from gpumon.recording.opening import open_recording
 
         with closing(open_recording(path)) as log:
             look_back(
                 stability,
                 log,
-                time.time(),
+                now,
                 lambda snapshot: judge(
                     snapshot, self.requirements, self._circumstances(snapshot, past=True)
                 ),

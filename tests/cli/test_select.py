@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from gpumon.model.time_shift import TimeShift
+from gpumon.recording.archive import Archive
 from gpumon.scheduling.locks import Locks
 from tests.driver import GIB, Driver, Owner, h100, h100_mig, owners, rtx4090
 from tests.lives import NEEDS_ALL_PIDS
+from tests.recording.archive.archives import archived
 from tests.recording.csv.command import logging, wait_for_samples, wait_until
 from tests.screen import PATIENCE
 
@@ -162,6 +167,26 @@ def test_cards_are_watched_or_a_log_tells_how_they_were(driver: Driver, tmp_path
     none = select(driver, "--stable", "1s", "--from", str(tmp_path / "none.csv"))
     assert none.returncode == 1
     assert "none.csv" in none.stderr
+
+
+def test_a_history_that_goes_on_says_how_the_gpus_were(driver: Driver, tmp_path: Path) -> None:
+    config = tmp_path / "config/gpumon/config.toml"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'[history]\nfolder = "{tmp_path / "now"}"\n')
+    subprocess.run(
+        [sys.executable, "-m", "gpumon", "log", "--local", "-n", "0.1", "--for", "3s"],
+        env={**driver.env(), "XDG_CONFIG_HOME": str(tmp_path / "config")},
+        capture_output=True,
+        timeout=PATIENCE,
+        check=True,
+    )
+    sample = Archive(tmp_path / "now").at(math.inf)
+    assert sample is not None
+    # There are newer ones than the first sample of select.
+    ages = [*range(3600, 0, -5), *(number * -0.05 for number in range(160))]
+    samples = [TimeShift(time.time() - age - sample.time).snapshot(sample) for age in ages]
+    folder = archived(tmp_path / "hour", samples)
+    assert printed(driver, "--stable", "50m", "--from", str(folder)) == f"{driver.cards[1].uuid}\n"
 
 
 @pytest.mark.parametrize(

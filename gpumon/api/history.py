@@ -99,7 +99,7 @@ def history(folder: str | os.PathLike[str] | None = None) -> History:
         GpuError: None is kept, it is not to be used, or this user may not read it; the text says
             which.
     """
-    from os import fspath
+    from os.path import abspath, expanduser
 
     from gpumon.config import load
     from gpumon.host.machine import MachineReader
@@ -107,7 +107,10 @@ def history(folder: str | os.PathLike[str] | None = None) -> History:
     settings = load().settings.history
     if folder is None and not settings.use:
         raise GpuError("The configuration says not to use the history of this machine.", _NAME_IT)
-    chosen = settings.folder if folder is None else fspath(folder)
+    chosen = settings.folder
+    if folder is not None:
+        # Unlike that of the configuration it is relative to the working directory.
+        chosen = abspath(expanduser(folder))  # noqa: PTH100, PTH111 - Path's raises for an unknown user
     found = find_archive(MachineReader().name, chosen or None)
     if found.archive is None:
         raise GpuError(found.note, _NAME_IT)

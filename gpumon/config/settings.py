@@ -140,7 +140,7 @@ class LocalHistory(Struct, frozen=True):
         Line,
         Meta(
             description="the folder of the history, instead of /var/log/gpumon/history or "
-            "~/.local/state/gpumon/history"
+            "~/.local/state/gpumon/history; relative to the folder of the configuration"
         ),
     ] = ""
 

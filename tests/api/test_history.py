@@ -36,6 +36,14 @@ def test_without_a_history_the_error_says_so(tmp_path: Path) -> None:
         gpumon.history(tmp_path / "none")
 
 
+def test_a_relative_folder_is_below_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archived(tmp_path / "history", demo_samples(3))
+    monkeypatch.chdir(tmp_path)
+    assert gpumon.history("history").folder == str(tmp_path / "history")
+
+
 def test_a_history_that_is_removed_meanwhile_ends(tmp_path: Path) -> None:
     past = gpumon.history(archived(tmp_path / "history", demo_samples(200)))
     snapshots = past.between()

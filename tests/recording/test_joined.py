@@ -221,6 +221,17 @@ def test_a_folder_of_the_configuration_may_begin_with_a_tilde(
     assert found.folder == tmp_path / "history"
 
 
+def test_a_relative_folder_is_below_that_of_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+    folder = archived(own_place("ada", "../kept").folder, DEMO[:10])
+    assert folder.resolve() == tmp_path / "config/kept"
+    monkeypatch.chdir("/")
+    assert find_archive("ada", "../kept").archive is not None
+
+
 def test_a_service_keeps_it_in_its_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGS_DIRECTORY", "/var/log/gpumon")
     assert own_place("ada").folder.as_posix() == "/var/log/gpumon/history"

@@ -15,7 +15,7 @@ from msgspec import Struct
 from gpumon.recording.archive.archive import Archive
 from gpumon.recording.archive.folder import segments_in
 from gpumon.recording.recording import RecordingError
-from gpumon.system.folders import state_folder
+from gpumon.system.folders import config_folder, state_folder
 from gpumon.text.formatting import printable
 
 NAME = "history"
@@ -61,7 +61,8 @@ def own_place(host: str, folder: str | None = None) -> ArchivePlace:
 
 
 def _configured(folder: str) -> Path:
-    return Path(os.path.expanduser(folder))  # noqa: PTH111 - Path's raises for an unknown user
+    """The folder that the configuration names, perhaps relative to its own."""
+    return Path(config_folder(), os.path.expanduser(folder))  # noqa: PTH111 - Path's raises for an unknown user
 
 
 def _user_folder(host: str) -> Path:

@@ -156,8 +156,10 @@ def _read(
     *,
     plot: bool,
 ) -> tuple[UsageReport, Curves | None]:
-    if not plot and (in_parts := tally_parts(logs, by, window, hosts, PART_BYTES)) is not None:
-        return make_report(in_parts), None
+    if not plot and job is None:
+        in_parts = tally_parts(logs, by, window, hosts, PART_BYTES)
+        if in_parts is not None:
+            return make_report(in_parts), None
     depth = ReadDepth(owners=by in BY_PROCESSES, jobs=by == "job")
     while True:
         tally = UsageTotals(by, window, job=job)

@@ -174,6 +174,8 @@ class Subjects:
         self.groupings = 0
         self._last: dict[Identity, str] = {}
         self._listed: Sequence[SteadyUse] = ()
+        # Keys that nothing was allocated to, because nothing else is known of them.
+        self._skipped: set[str] = set()
 
     def learn(self, gpu: AllocatedGpu) -> None:
         """Learn from what a GPU is allocated to, before the list of the same sample."""
@@ -215,6 +217,7 @@ class Subjects:
             key, label = self._allocation_grouping(job, user)
             if job.job is None and not job.is_certain and key not in self.known:
                 # Before a scheduler has answered, it is nobody's.
+                self._skipped.add(key)
                 continue
             subject = self.known.setdefault(
                 key, Subject(key, printable(label), set(), set(), set())
@@ -231,12 +234,20 @@ class Subjects:
         return self.known[self._last[row.identity]]
 
     def join(self, later: Subjects) -> None:
-        """Add the subjects that were seen later; not for jobs."""
+        """Add the subjects that were seen later; not for a chosen job."""
+        self._names = {**later._names, **self._names}
+        self._last |= later._last
+        self._skipped |= later._skipped
         for key, subject in later.known.items():
             known = self.known.setdefault(key, subject)
             if known is not subject:
                 known.join(subject)
                 known.started_at = subject.started_at
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether joined subjects are those that were found without a cut."""
+        return self._skipped.isdisjoint(self.known)
 
     def merged(self) -> dict[str, str]:
         """Keys of processes that counted as a job of their own -> the job they belong to.
@@ -276,6 +287,13 @@ class Lookups:
             self._known[key] = found
             if row.launcher is not None:
                 self._launchers[row.hostname, row.launcher] = row.launcher_name
+
+    def join(self, later: Lookups) -> None:
+        """Learn what was learned from later lists."""
+        for key, found in later._known.items():
+            known = self._known.get(key, found)
+            self._known[key] = tuple(one or other for one, other in zip(known, found, strict=True))
+        self._launchers |= later._launchers
 
     def complete(self, row: SteadyUse) -> SteadyUse:
         """The process with what other lists say of it."""

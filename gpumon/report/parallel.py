@@ -10,20 +10,23 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from gpumon.recording.csv.compression import is_packed
 from gpumon.recording.csv.hosts import has_several
 from gpumon.recording.csv.index import open_sheet
 from gpumon.recording.recording import RecordingError
-from gpumon.report.owners import BY_PROCESSES
+from gpumon.report.archived import archived_lookups
+from gpumon.report.owners import BY_PROCESSES, Lookups
 from gpumon.report.reading import (
     WARM_UP,
     HostChoice,
     Log,
     PastNeededError,
     ReadDepth,
+    first_read,
     merged_samples,
     span_of,
 )
@@ -31,10 +34,12 @@ from gpumon.report.tally import UsageTotals
 from gpumon.report.window import TimeWindow
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from multiprocessing.connection import Connection
 
     from gpumon.report.samples import MergedSample
+
+ResultT = TypeVar("ResultT")
 
 PART_BYTES = 32 * 2**20
 """A part is at least this long, so that a process is worth its start."""
@@ -58,10 +63,12 @@ def tally_parts(
 
     ``None`` if the log is too short, or must be read in one piece.
     """
-    if by == "job" or len(logs) != 1:
-        # What a job is may depend on what was seen of its processes long before.
+    if len(logs) != 1:
         return None
     (log,) = logs
+    if by == "job" and log.archive is None:
+        # What a job is may depend on lists of its processes that are in no part of the time range.
+        return None
     try:
         if any(is_packed(part.gpus) or has_several(part.gpus) for part in log.parts):
             return None
@@ -75,8 +82,17 @@ def tally_parts(
     if not cuts:
         return None
     times = [window.first, *(time for time, _ in cuts), window.last]
-    windows = [TimeWindow(*ends) for ends in pairwise(times)]
-    counted = _count_all([_Work(log, by, part, window, hosts) for part in windows])
+    works = [_Work(log, by, TimeWindow(*ends), window, hosts) for ends in pairwise(times)]
+    if by == "job":
+        # Each part needs to know where all processes run.
+        learned = _in_processes(_learn, works)
+        if learned is None:
+            return None
+        lookups, *others = learned
+        for other in others:
+            lookups.join(other)
+        works = [work._replace(lookups=lookups) for work in works]
+    counted = _in_processes(_tally, works)
     if counted is None:
         return None
     whole, *later = counted
@@ -91,6 +107,9 @@ def tally_parts(
         for time in gpu.xids.values()
     )
     if untimed or any(there != gpus for _, there in cuts):
+        return None
+    subjects = [totals.subjects for totals in whole.hosts.values()]
+    if not all(each is None or each.is_exact for each in subjects):
         return None
     return whole
 
@@ -118,6 +137,7 @@ class _Work(NamedTuple):
     window: TimeWindow
     whole: TimeWindow  # that of all parts
     hosts: HostChoice
+    lookups: Lookups | None = None  # what all lists say of where processes run
 
 
 def _bytes_within(log: Log, window: TimeWindow) -> float:
@@ -136,8 +156,10 @@ def _bytes_within(log: Log, window: TimeWindow) -> float:
     return size * within / (span[1] - span[0])
 
 
-def _count_all(works: Sequence[_Work]) -> list[UsageTotals] | None:
-    """The sums of each part, of which the first is counted here; ``None`` if one is damaged."""
+def _in_processes(
+    count: Callable[[_Work], ResultT | None], works: Sequence[_Work]
+) -> list[ResultT] | None:
+    """The result for each part, the first one counted here; ``None`` if one has none."""
     from multiprocessing import get_context
 
     # Forked: nothing is imported twice, and this command has no threads.
@@ -148,7 +170,7 @@ def _count_all(works: Sequence[_Work]) -> list[UsageTotals] | None:
             reader, writer = context.Pipe(duplex=False)
             ending.callback(reader.close)
             readers.append(reader)
-            arguments = (writer, readers, work, os.getpid())
+            arguments = (writer, readers, partial(count, work), os.getpid())
             process = context.Process(target=_send, args=arguments, daemon=True)
             # Ctrl+C reaches the other process too, which is not ready for it at once.
             before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -162,22 +184,25 @@ def _count_all(works: Sequence[_Work]) -> list[UsageTotals] | None:
                 signal.pthread_sigmask(signal.SIG_SETMASK, before)
                 writer.close()
         try:
-            counted = [_tally(works[0]), *(reader.recv() for reader in readers)]
+            counted = [count(works[0]), *(reader.recv() for reader in readers)]
         except (RecordingError, EOFError, OSError):
             # The serial reader reports the error.
             return None
-    return None if None in counted else counted
+    found = [each for each in counted if each is not None]
+    return found if len(found) == len(counted) else None
 
 
-def _send(writer: Connection, readers: Sequence[Connection], work: _Work, parent: int) -> None:
-    """Add up a part in a process of its own, which ends with its parent."""
+def _send(
+    writer: Connection, readers: Sequence[Connection], count: Callable[[], object], parent: int
+) -> None:
+    """Count a part in a process of its own, which ends with its parent."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     for reader in readers:
         reader.close()
     _end_with_parent(parent)
     with suppress(RecordingError, OSError):
-        writer.send(_tally(work))
+        writer.send(count())
 
 
 def _end_with_parent(parent: int) -> None:
@@ -193,10 +218,21 @@ def _end_with_parent(parent: int) -> None:
 _PR_SET_PDEATHSIG = 1
 
 
+def _learn(work: _Work) -> Lookups | None:
+    """What the lists of a part of a history say of where processes run."""
+    archive = work.log.archive
+    if archive is None:
+        return None
+    first, last = work.window.first, work.window.last
+    if first == work.whole.first:
+        first = first_read(archive, work.whole)
+    return archived_lookups(archive, first, last)
+
+
 def _tally(work: _Work) -> UsageTotals | None:
     """The sums of a part; ``None`` if it has damaged lines, which others would count again."""
     tally = UsageTotals(work.by, work.window, work.whole)
-    depth = ReadDepth(owners=work.by in BY_PROCESSES)
+    depth = ReadDepth(work.by in BY_PROCESSES, work.by == "job", work.lookups)
     try:
         for moment in merged_samples([work.log], work.window, work.hosts, depth):
             tally.add(moment)

@@ -209,6 +209,7 @@ class ReadDepth(Struct, frozen=True):
     owners: bool = False  # whether the owners of processes are read
     # whether processes are completed by what all lists of the log say of where they run
     jobs: bool = False
+    lookups: Lookups | None = None  # what these lists say, if it is known already
     # whether all samples before the time range are read; else the last ones
     from_start: bool = False
 
@@ -262,13 +263,20 @@ def _parts_of(
 ) -> Iterator[Iterator[MergedSample]]:
     """The samples of each part of a log; a history has one part, with a few samples before."""
     if log.archive is not None:
-        first = log.archive.step(window.first - WARM_UP, -_SAMPLES_BEFORE)
-        known = archived_lookups(log.archive, first, window.last) if depth.jobs else None
+        first = first_read(log.archive, window)
+        known = depth.lookups
+        if depth.jobs and known is None:
+            known = archived_lookups(log.archive, first, window.last)
         yield archived_samples(number, log.archive, first, known, owners=depth.owners)
         return
     lookups = _lookups(log) if depth.jobs else None
     for part in log.parts:
         yield _of_part(number, log, part, window, depth, lookups)
+
+
+def first_read(archive: Archive, window: TimeWindow) -> float:
+    """The time of the first sample of a history that is read for a time range."""
+    return archive.step(window.first - WARM_UP, -_SAMPLES_BEFORE)
 
 
 class _Bounds:

@@ -188,7 +188,7 @@ class HostTotals:
         gpu.allocated_to.clear()
 
     def join(self, later: HostTotals) -> None:
-        """Add what was counted later. Not for jobs: their keys may depend on the past."""
+        """Add what was counted later; not for a chosen job."""
         for key, gpu in later.gpus.items():
             if (known := self.gpus.setdefault(key, gpu)) is not gpu:
                 known.join(gpu)

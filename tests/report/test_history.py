@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from gpumon.model.time_shift import TimeShift
 from gpumon.recording.archive import Archive
@@ -93,23 +94,59 @@ def test_a_part_of_the_time_has_the_figures_of_that_of_a_log(
     assert report(archive, "user", **span)["lines"] == about(of_log(log, "user", **span)["lines"])
 
 
-def test_counted_in_several_processes_the_figures_are_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    archive = Archive(archived(tmp_path / "history", demo_samples(1200, step=3.0)))
-    alone = report(archive, "user", first=FOREVER)
+def count_in_parts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Count in several processes from now on; returns the parts of each time, 0 in vain."""
     monkeypatch.setattr("gpumon.report.output.PART_BYTES", 10_000)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(3))
     counted: list[int] = []
-    count_all = parallel._count_all
+    in_processes = parallel._in_processes
 
-    def counting(works: Sequence[Any]) -> Any:
-        counted.append(len(works))
-        return count_all(works)
+    def counting(count: Any, works: Sequence[Any]) -> Any:
+        done = in_processes(count, works)
+        counted.append(0 if done is None else len(works))
+        return done
 
-    monkeypatch.setattr(parallel, "_count_all", counting)
-    assert report(archive, "user", first=FOREVER)["lines"] == about(alone["lines"])
-    assert counted[0] > 1
+    monkeypatch.setattr(parallel, "_in_processes", counting)
+    return counted
+
+
+@pytest.fixture(scope="module")
+def hour(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A history of an hour."""
+    return archived(tmp_path_factory.mktemp("hour") / "history", demo_samples(1200, step=3.0))
+
+
+@pytest.fixture(scope="module")
+def late(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, where it is not known for 40 minutes where processes run."""
+    samples = demo_samples(1200, step=3.0)
+    unknown = [
+        replace(one, processes=tuple([replace(each, place=None) for each in one.processes]))
+        for one in samples[:800]
+    ]
+    return archived(tmp_path_factory.mktemp("late") / "history", [*unknown, *samples[800:]])
+
+
+def test_jobs_that_are_known_late_are_the_same_in_several_processes(
+    hour: Path, late: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = report(Archive(late), "job", first=FOREVER)["lines"]
+    at_once = {line["job"] for line in report(Archive(hour), "job", first=FOREVER)["lines"]}
+    assert at_once & {line["job"] for line in expected}
+    counted = count_in_parts(monkeypatch)
+    assert report(Archive(late), "job", first=FOREVER)["lines"] == about(expected)
+    assert min(counted) > 1
+
+
+@pytest.mark.parametrize("by", BY)
+def test_counted_in_several_processes_the_figures_are_the_same(
+    hour: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    archive = Archive(hour)
+    alone = report(archive, by, first=FOREVER)
+    counted = count_in_parts(monkeypatch)
+    assert report(archive, by, first=FOREVER)["lines"] == about(alone["lines"])
+    assert min(counted) > 1
 
 
 def test_without_a_time_it_is_the_last_day(tmp_path: Path, samples: Sequence[Snapshot]) -> None:

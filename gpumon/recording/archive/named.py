@@ -39,7 +39,7 @@ class NamedArchive(Archive):
         return str(self.folder)
 
     def read_into(self, history: History) -> None:
-        """Know the states of each moment; those that a history judges, which receives nothing."""
+        """Make the states known at each moment, as this history judges them; it stays empty."""
         self._states = ArchiveHistory(self, history.empty_states)
 
     def at(self, time: float) -> Snapshot | None:
@@ -50,7 +50,12 @@ class NamedArchive(Archive):
 
     def history_of(self, snapshot: Snapshot) -> History | None:
         """See ``Recording.history_of``."""
-        return None if self._states is None else self._states.of(snapshot)
+        if self._states is None:
+            return None
+        # The next sample reports that it cannot be read any more.
+        with suppress(RecordingError):
+            return self._states.of(snapshot)
+        return None
 
 
 def named_archive(path: str | os.PathLike[str]) -> NamedArchive | None:
@@ -59,10 +64,10 @@ def named_archive(path: str | os.PathLike[str]) -> NamedArchive | None:
     A segment under another name, such as a copy, means itself.
 
     Args:
-        path: The path, to be closed by the caller.
+        path: The path.
 
     Returns:
-        The archive, which has samples; ``None`` if what is there is no archive, or nothing is.
+        The archive, which has samples and belongs to the caller; ``None`` if there is none.
 
     Raises:
         RecordingError: It cannot be read, has no sample, or is of another version.

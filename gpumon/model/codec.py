@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from itertools import repeat
 from operator import methodcaller
 from types import UnionType
@@ -128,6 +128,21 @@ class Codec(Generic[T]):
         if not isinstance(value, bytes):
             return value
         return _built(self._type, _changed(msgspec.msgpack.decode(value), bytes, _as_text))
+
+
+def shared_codec(type_: Any, layout: Layout | None = None) -> Codec[Any]:
+    """The codec of a type and a layout, made once: for one that is not ours that takes 10 ms.
+
+    Raises:
+        ValueError, TypeError: The layout is impossible.
+    """
+    ordered = None if layout is None else tuple((name, tuple(layout[name])) for name in layout)
+    return _shared_codec(type_, ordered)
+
+
+@lru_cache(maxsize=32)
+def _shared_codec(type_: Any, layout: tuple[tuple[str, tuple[str, ...]], ...] | None) -> Codec[Any]:
+    return Codec(type_, None if layout is None else {name: list(names) for name, names in layout})
 
 
 @cache

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.model.codec import Codec, encode
+from gpumon.model.codec import encode, shared_codec
 from gpumon.model.processes import GpuProcess, HolderScan
 from gpumon.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from gpumon.model.codec import Layout
+    from gpumon.model.codec import Codec, Layout
 
 T = TypeVar("T")
 
@@ -102,13 +102,13 @@ class SnapshotDecoder:
     def __init__(
         self, layout: Layout | None = None, shared: Callable[[Processes], Processes] | None = None
     ) -> None:
-        head: Codec[Snapshot] = Codec(Snapshot, layout)
-        processes: Codec[Processes] = Codec(Processes, layout)
+        head: Codec[Snapshot] = shared_codec(Snapshot, layout)
+        processes: Codec[Processes] = shared_codec(Processes, layout)
         self._head = head.decode
         self._processes: Once[Processes] = Once(
             processes.decode if shared is None else lambda data: shared(processes.decode(data))
         )
-        self._holders: Once[Holders] = Once(Codec(Holders, layout).decode)
+        self._holders: Once[Holders] = Once(shared_codec(Holders, layout).decode)
         self._last: tuple[EncodedSnapshot, Snapshot] | None = None
 
     def decode(self, encoded: EncodedSnapshot) -> Snapshot:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.msgpack import Decoder
 
 import gpumon
-from gpumon.model.codec import Codec
+from gpumon.model.codec import shared_codec
 from gpumon.recording.encoded import SnapshotDecoder, restored
 from gpumon.recording.recording import Event
 from gpumon.stream.sample import (
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from msgspec import Raw
 
+    from gpumon.model.codec import Codec
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.encoded import EncodedSnapshot
 
@@ -168,7 +169,7 @@ class _Frames:
         self._header = header
         self._zstd = _decompressor()
         self._content = bytearray()
-        self._frame: Codec[StreamFrame] = Codec(StreamFrame, header.fields)
+        self._frame: Codec[StreamFrame] = shared_codec(StreamFrame, header.fields)
         self._snapshots = SnapshotDecoder(header.fields)
         self._encoded: EncodedSnapshot | None = None
         self._sequence = 0

@@ -239,19 +239,20 @@ class Archive(WholeRecording):
             segment = None if place is None else self._segment(place.segment)
             if place is None or segment is None:
                 return False
-            standing = None
+            begin, known = 0, None
             if bytes(segment.header.thresholds) == bytes(encode_thresholds(history.thresholds)):
-                standing = segment.standing(place.frame)
-            if standing is not None:
+                known = segment.standing(place.frame, place.number)
+            if known is not None:
+                begin, standing = known
                 history.resume(standing)
-            for number in range(place.number + 1):
+            for number in range(begin, place.number + 1):
                 snapshot = segment.snapshot(place.frame, number)
                 if snapshot is not None:
                     history.add(snapshot)
             shift = self._shifts[place.segment]
             if shift:
                 history.shift(shift)
-            return standing is not None
+            return known is not None
 
     def events(self, first: float, last: float) -> Sequence[Event]:
         """See ``Recording.events``."""

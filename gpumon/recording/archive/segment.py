@@ -8,11 +8,12 @@ import zlib
 from bisect import bisect_right
 from collections import OrderedDict
 from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from gpumon.model.codec import Codec
+from gpumon.model.codec import shared_codec
 from gpumon.recording.archive.segment_format import (
     FRAME,
     FRAME_BYTES,
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
+    from gpumon.model.codec import Codec
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.encoded import EncodedSnapshot
 
@@ -121,8 +123,7 @@ class Frame:
         self._unpacked: list[EncodedSnapshot] = []
         self._unpacked_bytes = 0
         self._is_broken = False
-        self.standing: bytes | None = None
-        """The ``Standing`` after its first sample, once that was unpacked."""
+        self._standings: list[tuple[int, bytes]] = []
 
     def encoded(self, number: int, content: Codec[SampleContent]) -> EncodedSnapshot:
         """A sample as bytes.
@@ -142,11 +143,20 @@ class Frame:
                 raise ValueError("its checksum is wrong")
             found = content.decode(self._unpack(packed))
             before = unpacked[-1] if unpacked else None
-            self.standing = self.standing if unpacked else found.standing
             parts = found.head, found.processes, found.holders
             unpacked.append(restored(record.head.time, parts, before))
+            if found.standing is not None:
+                self._standings.append((len(unpacked) - 1, found.standing))
             self._is_broken = False
         return unpacked[number]
+
+    def standing(self, number: int) -> tuple[int, bytes] | None:
+        """The newest ``Standing`` up to a sample, with the number of its sample.
+
+        Only samples that were unpacked are looked at.
+        """
+        place = bisect_right(self._standings, number, key=itemgetter(0))
+        return self._standings[place - 1] if place else None
 
     def _unpack(self, packed: bytes) -> bytes:
         data: bytes = self._zstd.decompress(packed, MOST_CONTENT + 1)
@@ -176,8 +186,8 @@ class Segment:
         self._searched = 0
         self._frames: OrderedDict[int, Frame] = OrderedDict()
         try:
-            self._content: Codec[SampleContent] = Codec(SampleContent, header.fields)
-            self._standing: Codec[Standing] = Codec(Standing, header.fields)
+            self._content: Codec[SampleContent] = shared_codec(SampleContent, header.fields)
+            self._standing: Codec[Standing] = shared_codec(Standing, header.fields)
             self._decoder = SnapshotDecoder(header.fields)
         except (ValueError, TypeError) as error:
             raise RecordingError(f"{_shown(path)} names impossible fields.") from error
@@ -260,12 +270,19 @@ class Segment:
             self.is_damaged = True
             return None
 
-    def standing(self, frame: int) -> Standing | None:
-        """The intervals that had not ended at the first sample of a frame, if that is known."""
-        if self.snapshot(frame, 0) is None:
-            return None
-        data = self.frame(frame).standing
+    def standing(self, frame: int, number: int) -> tuple[int, Standing] | None:
+        """The intervals that had not ended at a sample of a frame, or shortly before it.
+
+        Returns:
+            With the number of the sample after which they had not ended; ``None`` if none are
+            known.
+        """
         try:
-            return None if data is None else self._standing.decode(data)
+            self.frame(frame).encoded(number, self._content)
+        except _DAMAGED:
+            self.is_damaged = True
+        found = self.frame(frame).standing(number)
+        try:
+            return None if found is None else (found[0], self._standing.decode(found[1]))
         except _DAMAGED:
             return None

@@ -35,6 +35,9 @@ MOST_HEADER = 2**18
 """Bytes of a header at most."""
 FRAME_SAMPLES = 60
 """Samples of a frame, at most."""
+STANDING_SAMPLES = 10
+"""The first of every so many samples of a frame has a ``Standing``. To bring a history to a moment
+takes 1 ms for each sample after it."""
 FRAME_BYTES = 2**23
 """Bytes of a frame before compression, from which on the next sample begins another one."""
 SEGMENT_SECONDS = 3600.0
@@ -69,7 +72,7 @@ class SampleContent(Struct, array_like=True):
     head: bytes
     processes: bytes | None = None
     holders: bytes | None = None
-    standing: bytes | None = None  # ``Standing`` after this sample, of the first one of a frame.
+    standing: bytes | None = None  # ``Standing`` after this sample, see ``STANDING_SAMPLES``.
 
 
 class RecordHead(NamedTuple):

@@ -33,6 +33,7 @@ from gpumon.recording.archive.segment_format import (
     MOST_WINDOW_LOG,
     SCHEMA,
     SEGMENT_SECONDS,
+    STANDING_SAMPLES,
     RecordHead,
     SampleContent,
     SegmentHeader,
@@ -97,7 +98,7 @@ class _Frame:
             ValueError: The sample is too large.
         """
         content = SampleContent(*encoded.after(self.before))
-        if not self.samples:
+        if not self.samples % STANDING_SAMPLES:
             content.standing = encode_for_others(standing())
         data = encode_for_others(content)
         if len(data) > MOST_CONTENT:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import math
 import os
 import random
@@ -12,10 +13,12 @@ import tracemalloc
 import zlib
 from itertools import pairwise
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import defstruct
 from msgspec.structs import replace
 
 from gpumon.findings import conditions
@@ -396,7 +399,7 @@ def test_only_its_user_may_read_it(tmp_path: Path) -> None:
 
 def test_states_go_on_as_if_there_had_been_no_restart(tmp_path: Path) -> None:
     archive = Archive(archived(tmp_path, DEMO))
-    for place in (0, 61, 119, 199):
+    for place in (0, 61, 69, 70, 119, 199):
         known, resumed = states(), states()
         for sample in DEMO[: place + 1]:
             known.add(sample)
@@ -419,6 +422,29 @@ def test_states_by_other_thresholds_are_not_used(tmp_path: Path) -> None:
     assert not archive.resume(history, DEMO[100].time)
     assert history.latest == DEMO[100]
     assert other != DEFAULTS
+
+
+def test_a_moment_late_in_a_minute_is_reached_from_near(tmp_path: Path) -> None:
+    archive = Archive(archived(tmp_path, DEMO))
+    for place in (9, 10, 59, 119):
+        history = states()
+        with patch.object(history.observed, "add", wraps=history.observed.add) as add:
+            assert archive.resume(history, DEMO[place].time)
+        assert len(add.mock_calls) <= 10
+        assert history.latest == DEMO[place]
+
+
+def test_hours_of_another_version_share_what_reads_them(tmp_path: Path) -> None:
+    hours = [replace(it, time=it.time + hour * HOUR) for hour in range(3) for it in DEMO[:3]]
+    for path in segments(archived(tmp_path, hours)):
+        line, _, content = path.read_bytes().partition(b"\n")
+        header = json.loads(line)
+        header["fields"]["Gpu"][-1] = "of_a_later_version"
+        path.write_bytes(json.dumps(header).encode() + b"\n" + content)
+    with patch("gpumon.model.codec.defstruct", wraps=defstruct) as made:
+        found = [*Archive(tmp_path).samples(-math.inf, math.inf)]
+    assert [it.time for it in found] == [it.time for it in hours]
+    assert [call.args[0] for call in made.mock_calls].count("Gpu") == 1
 
 
 # Events

@@ -356,7 +356,9 @@ class Series:
 
     def _close(self, second: int) -> None:
         """Close the open second, then fill the time its last value holds for, then the gap."""
-        if self._open:
+        is_alone = len(self._open) == 1 and second > self._second + 1
+        # A sample alone in its second is filled in with the seconds that it holds for.
+        if self._open and not is_alone:
             self._seconds.append(self._open_row())
             if not self._seconds.end % 10:
                 self._complete_ten()

@@ -31,6 +31,7 @@ from gpumon.recording.history import (
     History,
     Holding,
     Interval,
+    ViewedSeries,
 )
 from tests.build import GIB, NOON, gpu, process, snapshot
 
@@ -1107,3 +1108,28 @@ def test_it_can_be_asked_while_it_is_told() -> None:
     told.set()
     asker.join()
     assert failures == []
+
+
+def test_a_history_of_values_alone_has_the_same_values() -> None:
+    known, values = History(BUSY), History({}, judged=False)
+    for at in range(0, 1200, 7):
+        there = (process(7, sm=at % 90), process(8, user="bo", sm=at % 40))
+        sample = snapshot(NOON + at, gpu(utilization_gpu=at % 100), processes=there[: 1 + at % 2])
+        for history in (known, values):
+            history.add(sample)
+    ann = process(7).id
+    for seconds in (60, 600, 1200):
+        for field in ("utilization_gpu", "power_draw"):
+            assert _drawn(values.gpu_series("GPU-0"), field, seconds) == _drawn(
+                known.gpu_series("GPU-0"), field, seconds
+            )
+        assert _drawn(values.process_series(ann), "sm", seconds) == _drawn(
+            known.process_series(ann), "sm", seconds
+        )
+        assert _drawn(values.user_series("bo"), "gpus", seconds) == _drawn(
+            known.user_series("bo"), "gpus", seconds
+        )
+
+
+def _drawn(series: ViewedSeries, field: str, seconds: int) -> list[float | None]:
+    return series.buckets(field, seconds, 60)

@@ -69,6 +69,7 @@ class History:
         gpu_depth: Depth = GPU_DEPTH,
         *,
         charted: bool = True,
+        judged: bool = True,
     ) -> None:
         """Start with an empty history.
 
@@ -79,8 +80,10 @@ class History:
             gpu_depth: How far back the values of a GPU go.
             charted: Whether processes, users and the host have values over time, and processes that
                 exited a past. States need neither.
+            judged: Whether conditions are tracked, and holdings and GPU-seconds are known. Values
+                over time need none of them.
         """
-        observed = Observations(conditions, thresholds, gpu_depth, charted=charted)
+        observed = Observations(conditions, thresholds, gpu_depth, charted=charted, judged=judged)
         self._answer_from(observed, observed.newest)
 
     def _answer_from(self, observed: Observations, viewed: ViewedSnapshot) -> None:

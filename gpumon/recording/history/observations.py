@@ -126,12 +126,13 @@ class Observations:
         gpu_depth: Depth,
         *,
         charted: bool,
+        judged: bool,
     ) -> None:
         """See ``History``."""
         self.named = conditions
         self.thresholds = thresholds
         self.gpu_depth = gpu_depth
-        self._charted = charted
+        self._charted, self._judged = charted, judged
         self.started: float | None = None
         # Reasons come last: the same reasons give the same conditions, and they rarely change.
         of_gpus = [(name, one) for name, one in conditions.items() if isinstance(one, Condition)]
@@ -263,8 +264,9 @@ class Observations:
         record.sampled_at = gpu.sampled_at
         record.patience = max(PATIENCE, record.series.pace.late)
         record.series.add(time, _gpu_values(gpu))
-        held = self.newest.held[gpu.uuid] = self.conditions_of(self.newest, gpu)
-        record.see(held, time, self.conditions)
+        if self._judged:
+            held = self.newest.held[gpu.uuid] = self.conditions_of(self.newest, gpu)
+            record.see(held, time, self.conditions)
 
     def holding(self, viewed: ViewedSnapshot, gpu: Gpu) -> Holding | None:
         """See ``History.holding``."""
@@ -337,17 +339,12 @@ class Observations:
     def _see_list(self, snapshot: Snapshot, time: float) -> None:
         """Process a new process list."""
         patience = max(PATIENCE, self.list_pace.late)
-        if self.newest.list_seen > -math.inf:
-            self._count_gpus(time - self.newest.list_seen)
+        if self._judged:
+            self._count_gpus(time)
+            self._see_launchers(snapshot)
         self.lists_seen.append(time)
         if len(self.lists_seen) > LISTS_KEPT:
             del self.lists_seen[: LISTS_KEPT // 2]
-        launchers = launchers_of(snapshot.processes)
-        if launchers != self._launchers:
-            # A process may have become a launcher: that changes its job.
-            self._launchers = launchers
-            for known in self.processes.values():
-                known.place = None
         there = [(one, self._see_process(one, time, patience)) for one in snapshot.processes]
         self.newest.list_seen = time
         self._listed_gpus = frozenset(
@@ -359,9 +356,18 @@ class Observations:
             self._chart(there, snapshot, time)
         if len(self.processes) > len(there):
             self._forget_gone(time)
-        self.newest.holdings = holdings(
-            (process, known.first, known.job) for process, known in there
-        )
+        if self._judged:
+            self.newest.holdings = holdings(
+                (process, known.first, known.job) for process, known in there
+            )
+
+    def _see_launchers(self, snapshot: Snapshot) -> None:
+        """Note whether a process has become a launcher: that changes its job."""
+        launchers = launchers_of(snapshot.processes)
+        if launchers != self._launchers:
+            self._launchers = launchers
+            for known in self.processes.values():
+                known.place = None
 
     def _chart(
         self, there: list[tuple[GpuProcess, TrackedProcess]], snapshot: Snapshot, time: float
@@ -386,6 +392,14 @@ class Observations:
                 # It was absent before, and an absent process is not idle.
                 known.rest.denied = self.newest.list_seen
         known.last = time
+        if self._judged:
+            self._judge_process(process, known, time, patience)
+        return known
+
+    def _judge_process(
+        self, process: GpuProcess, known: TrackedProcess, time: float, patience: float
+    ) -> None:
+        """Record the job and the conditions of a process of a new list."""
         if process.place is not known.place:
             known.place = process.place
             known.job = job_key(process, self._launchers)
@@ -396,10 +410,12 @@ class Observations:
                 if tracker is None:
                     tracker = known.served[name] = ConditionTracker()
                 tracker.see(condition.holds(process), time, patience)
-        return known
 
-    def _count_gpus(self, seconds: float) -> None:
+    def _count_gpus(self, time: float) -> None:
         """Add the time since the previous list to the users of the GPUs in it."""
+        seconds = time - self.newest.list_seen
+        if seconds == math.inf:
+            return
         late = seconds > max(FRESH_SECONDS, self.list_pace.late)
         self.list_pace.see(seconds)
         gpus_of: dict[str | None, int] = {}

@@ -28,7 +28,7 @@ class Draft:
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._history = History({})
+        self._history = _values_alone()
         self._rate = SeriesRate()
         self._until = -math.inf
         self._long_ago: list[Snapshot] = []
@@ -44,7 +44,7 @@ class Draft:
 
     def _begin(self, snapshot: Snapshot) -> None:
         """Start again with a few samples of long ago, and more of the last two minutes."""
-        self._history, self._rate, self._until = History({}), SeriesRate(), -math.inf
+        self._history, self._rate, self._until = _values_alone(), SeriesRate(), -math.inf
         time = snapshot.time
         # Each of them may be in another part of the recording, which takes time to open.
         if abs(time - self._long_ago_of) > _NEAR:
@@ -84,6 +84,10 @@ class Draft:
             self._rate.see(snapshot.time - self._until)
         self._until = snapshot.time
         self._history.add(snapshot)
+
+
+def _values_alone() -> History:
+    return History({}, judged=False)
 
 
 def _at_once(snapshot: Snapshot) -> int:

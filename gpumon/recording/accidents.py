@@ -28,7 +28,8 @@ def recorded_accidents(recording: Recording, most: int) -> list[Accident]:
     oldest = recording.at(first)
     # What had happened before the recording is no event of it.
     earlier = [] if oldest is None else list(first_lines(oldest.accidents))
-    return sorted({*found, *earlier}, key=lambda accident: -accident.time)[:most]
+    # Not a set: those of one moment keep their order.
+    return sorted(dict.fromkeys([*found, *earlier]), key=lambda accident: -accident.time)[:most]
 
 
 def recorded_report(recording: Recording, accident: Accident) -> AccidentReport:

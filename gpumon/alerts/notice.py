@@ -188,7 +188,7 @@ def accident_key(accident: Accident) -> str:
     if accident.gpu_uuid is not None:
         return f"{gpu_key(accident.gpu_uuid)}:accident:{kind}"
     victim = accident.cgroup if accident.pid is None else accident.pid
-    return f"accident:{kind}:{'' if victim is None else victim}"
+    return f"accident:{kind}:{'' if victim is None else printable(str(victim))}"
 
 
 def _about_gpu(

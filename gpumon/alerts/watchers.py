@@ -132,9 +132,10 @@ class Watcher(Generic[_When]):
         cooldown, instances = self.alert.cooldown, self.known.instances
         if key in instances and instances[key].is_cooling(now, cooldown):
             return False
-        if len(instances) >= MOST_SUBJECTS:
-            for past in [each for each in instances if instances[each].is_past(now, cooldown)]:
-                del instances[past]
+        # The newest is last. The oldest make room: each killed process has a cooldown of its own.
+        instances.pop(key, None)
+        while len(instances) >= MOST_SUBJECTS:
+            del instances[next(iter(instances))]
         instances[key] = AlertInstance(AlertState.RESOLVED, now, now, notified_at=now)
         return True
 

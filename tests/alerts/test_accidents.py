@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 from msgspec.structs import replace
 
+from gpumon.alerts.memory import Remembered
+from gpumon.alerts.watchers import MOST_SUBJECTS
 from gpumon.findings.finding import Severity
 from gpumon.model.accidents import Accident, AccidentKind
 from tests.alerts.machine import Machine, alert
@@ -110,6 +113,22 @@ def test_each_killed_process_is_reported_and_a_gpu_that_is_reset_often_is_not() 
     assert keys.count("gpu:GPU-0:accident:reset") == 1
 
 
+def test_thousands_of_killed_processes_take_bounded_memory_and_hide_no_reset(
+    tmp_path: Path,
+) -> None:
+    state = tmp_path / "state.json"
+    machine = Machine(alert("accident", cooldown=86400.0), state=state)
+    happens(machine)
+    for first in range(1000, 1000 + MOST_SUBJECTS + 200, 25):
+        happens(machine, *(killed(machine.now, first + number) for number in range(25)))
+    assert len(machine.notices) == MOST_SUBJECTS + 200
+    assert len(happens(machine, reset(machine.now))) == 1
+    machine.engine.close()
+    (known,) = msgspec.json.decode(state.read_bytes(), type=Remembered).alerts.values()
+    assert len(known.instances) == MOST_SUBJECTS
+    assert "gpu:GPU-0:accident:reset" in known.instances
+
+
 def test_a_restart_repeats_no_accident_and_misses_none_of_a_short_pause(tmp_path: Path) -> None:
     machine = Machine(alert("accident", cooldown=0.0), state=tmp_path / "state.json")
     happens(machine)
@@ -147,3 +166,6 @@ def test_hostile_names_are_safe_to_print() -> None:
     )
     (notice,) = happens(machine, hostile)
     assert "\x1b" not in notice.title + notice.sentence
+    # The key goes to programs in their environment.
+    (unnamed,) = happens(machine, replace(hostile, pid=None, cgroup="/b\x1b[2J\0"))
+    assert not {"\x1b", "\0"} & set(unnamed.key)

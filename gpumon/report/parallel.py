@@ -230,7 +230,11 @@ def _learn(work: _Work) -> Lookups | None:
 
 
 def _tally(work: _Work) -> UsageTotals | None:
-    """The sums of a part; ``None`` if it has damaged lines, which others would count again."""
+    """The sums of a part; ``None`` if it is damaged.
+
+    Others would count damaged lines again, and only the process that reports can say what is
+    damaged in a history.
+    """
     tally = UsageTotals(work.by, work.window, work.whole)
     depth = ReadDepth(work.by in BY_PROCESSES, work.by == "job", work.lookups)
     try:
@@ -239,6 +243,9 @@ def _tally(work: _Work) -> UsageTotals | None:
     except PastNeededError:
         return None
     tally.close()
+    archive = work.log.archive
+    if archive is not None and archive.is_damaged:
+        return None
     return None if any(damage.is_in_lines for damage in work.log.damage.values()) else tally
 
 

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -175,6 +176,21 @@ def test_what_is_damaged_is_left_out_and_said(tmp_path: Path, samples: Sequence[
     told = report(Archive(folder), now=samples[399].time)
     assert "A part of the history is damaged, and left out." in told["notes"]
     assert 0.8 < told["lines"][0]["covered_hours"] / (798 / 3600) < 1
+
+
+def test_damage_that_another_process_meets_is_said(
+    hour: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "history"
+    shutil.copytree(hour, folder)
+    path = segments(folder)[0]
+    data = bytearray(path.read_bytes())
+    data[len(data) * 5 // 6] ^= 0xFF
+    path.write_bytes(data)
+    counted = count_in_parts(monkeypatch)
+    told = report(Archive(folder), first=FOREVER)
+    assert counted
+    assert "A part of the history is damaged, and left out." in told["notes"]
 
 
 def run(folder: Path, settings: str, *arguments: str) -> subprocess.CompletedProcess[str]:

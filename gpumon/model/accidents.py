@@ -72,7 +72,7 @@ class Accident(Struct, frozen=True, gc=False, array_like=True):
     memory: Count | None = None
 
     def bare(self) -> Accident:
-        """It without what only the kernel log says; an event of the driver has no more."""
+        """The accident without what only the kernel log reports, as a driver's event has it."""
         return Accident(self.time, self.kind, self.gpu_uuid, self.number)
 
     def is_error(self, gpu_uuid: str | None, number: int | None, at: float | None) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from gpumon.recording.archive.archive import Archive, ArchiveHistory
 from gpumon.recording.archive.folder import segments_at, segments_in
 from gpumon.recording.archive.segment import read_header
+from gpumon.recording.archive.segment_format import SCHEMA_NAME
 from gpumon.recording.recording import RecordingError
 from gpumon.system.files import beginning
 from gpumon.text.formatting import printable
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from gpumon.recording.history import History
 
 DAMAGED = "A part of the history is damaged, and left out."
-_BEGINNING = b'{"schema":"gpumon.history/'
+_BEGINNING = b'{"schema":"%b/' % SCHEMA_NAME.encode()
 """Of each segment."""
 
 

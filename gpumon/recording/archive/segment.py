@@ -22,6 +22,7 @@ from gpumon.recording.archive.segment_format import (
     MOST_CONTENT,
     MOST_HEADER,
     MOST_WINDOW_LOG,
+    SCHEMA_NAME,
     VERSION,
     RecordHead,
     SampleContent,
@@ -80,7 +81,7 @@ def _header(line: bytes, path: Path) -> SegmentHeader:
     except _DAMAGED as error:
         raise RecordingError(f"{_shown(path)} is no part of a history of gpumon.") from error
     name, _, version = header.schema.rpartition("/")
-    if name != "gpumon.history" or version != str(VERSION):
+    if name != SCHEMA_NAME or version != str(VERSION):
         raise RecordingError(
             f"{_shown(path)} is of another version of gpumon ({printable(header.gpumon)})."
         )

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 VERSION = 1
 """The version of the format. It rises when a field changes its type, unit or meaning."""
-SCHEMA = f"gpumon.history/{VERSION}"
+SCHEMA_NAME = "gpumon.history"
+SCHEMA = f"{SCHEMA_NAME}/{VERSION}"
 SUFFIX = ".gpumon"
 """What the name of a segment ends in."""
 EVENTS_SUFFIX = ".events"

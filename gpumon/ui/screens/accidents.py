@@ -39,7 +39,7 @@ class _Found(NamedTuple):
     # By the accident as it is recorded, newest first: its report may have a line that came later.
     reports: Mapping[Accident, AccidentReport] = {}
     joined: frozenset[Accident] = frozenset()
-    # Those among them of which it is known later what left.
+    # Those among them whose report may change: what leaves the GPU soon is not known yet.
     unsettled: frozenset[Accident] = frozenset()
     first: float | None = None  # when the recording begins
     is_searched: bool = False  # the whole recording

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from gpumon.accidents import SAME_SECONDS, AccidentFollower
+from gpumon.accidents import SAME_SECONDS, AccidentFollower, report_of
 from gpumon.alerts import notice as notices
 from gpumon.alerts.filter_languages import meets
 from gpumon.alerts.instances import (
@@ -361,8 +361,9 @@ class AccidentWatcher(Watcher[AccidentWhen]):
             if accident.time <= self._since:
                 continue
             self.known.accidents_at = max(self.known.accidents_at, min(accident.time, context.now))
-            if self._when.includes(accident.kind) and self._is_meant(context, new):
-                found += self._report(context, new.report)
+            selected = self._selected(context, new)
+            if selected is not None and self._is_meant(context, new):
+                found += self._report(context, selected)
         return found
 
     def recall(self, remembered: RememberedAlert, *, fresh: bool) -> None:
@@ -376,6 +377,16 @@ class AccidentWatcher(Watcher[AccidentWhen]):
         super().shift(seconds)
         if self._since is not None:
             self._since -= seconds
+
+    def _selected(self, context: EvaluationContext, new: NewAccident) -> AccidentReport | None:
+        """The accident from its first line of a selected kind on, such as a reset after an XID."""
+        lines = (new.report.accident, *new.report.further)
+        for place, line in enumerate(lines):
+            if self._when.includes(line.kind):
+                if not place:
+                    return new.report
+                return report_of(line, new.before, context.snapshot, lines[place + 1 :])
+        return None
 
     def _is_meant(self, context: EvaluationContext, new: NewAccident) -> bool:
         """Whether a GPU of the accident met the filter before it."""

@@ -82,6 +82,20 @@ def test_the_words_and_the_filter_select_accidents() -> None:
     ]
 
 
+def test_a_reset_that_follows_from_a_time_out_or_an_xid_is_reported() -> None:
+    machine = Machine(alert("accident reset"), alert("accident"))
+    happens(machine)
+    for kind, uuid in ((AccidentKind.TIMEOUT, "GPU-0"), (AccidentKind.ERROR_CODE, "GPU-1")):
+        cause = Accident(machine.now, kind, uuid, number=79, text="ring gfx timeout")
+        happens(machine, cause, reset(machine.now + 0.01, uuid))
+    assert [(notice.alert, notice.key) for notice in machine.notices] == [
+        ("accident reset", "gpu:GPU-0:accident:reset"),
+        ("accident", "gpu:GPU-0:accident:timeout"),
+        ("accident reset", "gpu:GPU-1:accident:reset"),
+        ("accident", "gpu:GPU-1:accident:reset"),
+    ]
+
+
 def test_what_the_kernel_log_has_from_before_the_start_is_not_reported() -> None:
     machine = Machine(alert("accident"))
     old = reset(machine.now - 60)

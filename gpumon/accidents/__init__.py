@@ -8,12 +8,11 @@ replay, a report and other hosts say the same. ``first_lines`` joins the lines o
 from gpumon.accidents.details import details_of
 from gpumon.accidents.join import LEFT_SECONDS, AccidentReport, report_of
 from gpumon.accidents.latest import LISTS_BYTES, AccidentFollower, NewAccident
-from gpumon.accidents.lines import SAME_SECONDS, first_lines
+from gpumon.accidents.lines import first_lines
 
 __all__ = [
     "LEFT_SECONDS",
     "LISTS_BYTES",
-    "SAME_SECONDS",
     "AccidentFollower",
     "AccidentReport",
     "NewAccident",

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from gpumon.accidents.join import AccidentReport, report_of
-from gpumon.accidents.lines import SAME_SECONDS, first_lines
-from gpumon.model.accidents import ACCIDENT_SECONDS, ACCIDENTS_KEPT
+from gpumon.accidents.lines import first_lines
+from gpumon.model.accidents import ACCIDENT_SECONDS, ACCIDENTS_KEPT, SAME_SECONDS
 from gpumon.model.codec import encode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from gpumon.model.accidents import Accident
     from gpumon.model.snapshot import Snapshot
@@ -58,11 +58,18 @@ class _LatestLists:
 
 
 class NewAccident(NamedTuple):
-    """An accident that was not seen before."""
+    """An accident that was not seen before, or lines that follow from one that was.
+
+    Attributes:
+        report: The accident from its first new line on.
+        before: The newest snapshot whose lists are older; if none is kept, the previous one.
+        follows: Whether its first line was seen before. The new lines are then of other kinds, such
+            as the reset after a time-out.
+    """
 
     report: AccidentReport
     before: Snapshot | None
-    """The newest snapshot whose lists are older than it; if none is kept, the previous one."""
+    follows: bool
 
 
 class AccidentFollower:
@@ -81,9 +88,10 @@ class AccidentFollower:
     def see(self, snapshot: Snapshot) -> list[NewAccident]:
         """The new accidents of the next snapshot; the first may have some from long before it."""
         found = []
-        for accident, further in _new(self._seen, snapshot.accidents):
-            before = self._lists.before(accident.time) or self._newest
-            found.append(NewAccident(report_of(accident, before, snapshot, further), before))
+        for (first, *further), follows in _new(self._seen, snapshot.accidents):
+            before = self._lists.before(first.time) or self._newest
+            report = report_of(first, before, snapshot, tuple(further))
+            found.append(NewAccident(report, before, follows))
         self._remember(snapshot)
         self._lists.see(snapshot)
         self._newest = snapshot
@@ -103,21 +111,18 @@ class AccidentFollower:
 
 def _new(
     seen: Sequence[Accident], accidents: Sequence[Accident]
-) -> list[tuple[Accident, tuple[Accident, ...]]]:
-    """The accidents that were not seen before, each with the lines that follow from it.
-
-    A line that follows from an accident that was seen is no new accident.
-    """
+) -> Iterator[tuple[list[Accident], bool]]:
+    """The new lines of each accident, and whether they follow from a line that was seen."""
     if not accidents or seen == accidents:
-        return []
+        return
     known: dict[Accident, list[float]] = {}
     for accident in seen:
         known.setdefault(replace(accident, time=0.0), []).append(accident.time)
-    return [
-        (first, further)
-        for first, further in first_lines(accidents).items()
-        if not any(_is_known(line, known) for line in (first, *further))
-    ]
+    for first, further in first_lines(accidents).items():
+        lines = (first, *further)
+        kinds = {line.kind for line in lines if _is_known(line, known)}
+        if new := [line for line in lines if line.kind not in kinds]:
+            yield new, bool(kinds)
 
 
 def _is_known(accident: Accident, known: dict[Accident, list[float]]) -> bool:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.accidents import Accident
 
-SAME_SECONDS = 2.0
+_FOLLOWS_SECONDS = 2.0
 """A driver reports what follows from an error within so many seconds."""
 _CONSEQUENCE = "previous xid"
 """NVIDIA's driver writes this in a line that follows from an earlier XID."""
@@ -35,7 +35,7 @@ def first_lines(accidents: Iterable[Accident]) -> dict[Accident, tuple[Accident,
     """The first line of each accident, and the lines that follow from it, both oldest first.
 
     A line follows from the one before it if both are of the same GPU or the same process and less
-    than ``SAME_SECONDS`` apart, and the kernel does not name different processes.
+    than ``_FOLLOWS_SECONDS`` apart, and the kernel does not name different processes.
     """
     groups: list[_Group] = []
     # Those that a line may still follow from.
@@ -44,7 +44,7 @@ def first_lines(accidents: Iterable[Accident]) -> dict[Accident, tuple[Accident,
         recent = [
             group
             for group in recent[-_MOST_OPEN:]
-            if accident.time - group.lines[-1].time <= SAME_SECONDS
+            if accident.time - group.lines[-1].time <= _FOLLOWS_SECONDS
         ]
         group = next((group for group in reversed(recent) if _follows(group, accident)), None)
         if group is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from gpumon.accidents import SAME_SECONDS, AccidentFollower, report_of
+from gpumon.accidents import AccidentFollower, report_of
 from gpumon.alerts import notice as notices
 from gpumon.alerts.filter_languages import meets
 from gpumon.alerts.instances import (
@@ -20,6 +20,7 @@ from gpumon.alerts.when import AccidentWhen, EndWhen, GpuWhen, ProcessWhen, XidW
 from gpumon.findings import RULES, gpu_answer, not_free
 from gpumon.findings.finding import FindingKind
 from gpumon.findings.registry import PROCESS_RULES
+from gpumon.model.accidents import SAME_SECONDS
 from gpumon.model.snapshot import ANSWERING
 
 if TYPE_CHECKING:

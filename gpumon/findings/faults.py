@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, ClassVar
 
-from gpumon.accidents import SAME_SECONDS, report_of
+from gpumon.accidents import report_of
 from gpumon.availability import MEMORY_FIELDS, memory_faults, recovery_action
 from gpumon.findings.explanation import DEBUG, KERNEL, LOOK_IN_LOG, NVML, README, ExplanationText
 from gpumon.findings.finding import SHORT_CELLS, FindingKind, Severity
 from gpumon.findings.phrases import at_most, first_part, spaced, time_of_day
 from gpumon.findings.rule import Rule, Words
-from gpumon.model.accidents import AccidentKind
+from gpumon.model.accidents import SAME_SECONDS, AccidentKind
 from gpumon.model.error_codes import error_code
 from gpumon.model.makers import maker_of
 from gpumon.model.snapshot import GpuStatus

@@ -12,6 +12,7 @@ from gpumon.host.pci import slot_of
 from gpumon.model.accidents import (
     ACCIDENT_SECONDS,
     ACCIDENTS_KEPT,
+    SAME_SECONDS,
     Accident,
     AccidentKind,
 )
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
     from gpumon.host.kernel_watcher import Heard
     from gpumon.model.snapshot import Gpu
     from gpumon.system.system import System
-
-_SAME_SECONDS = 2.0
-"""A line that is read again gets the same time but for so many seconds: clocks are corrected."""
 
 
 def watcher_of(system: System) -> KernelWatcher:
@@ -123,4 +121,4 @@ class RecentAccidents:
 
 def _is_same(accident: Accident, known: Accident) -> bool:
     apart = abs(accident.time - known.time)
-    return apart <= _SAME_SECONDS and replace(accident, time=known.time) == known
+    return apart <= SAME_SECONDS and replace(accident, time=known.time) == known

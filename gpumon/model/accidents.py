@@ -16,9 +16,9 @@ ACCIDENT_SECONDS = 600.0
 """For so long an accident is part of the snapshots."""
 ACCIDENTS_KEPT = 32
 """So many accidents are part of a snapshot at most: the newest."""
-SAME_ERROR_SECONDS = 2.0
-"""Within so many seconds an error code in an event of the driver and the same one in the kernel log
-are the same error."""
+SAME_SECONDS = 2.0
+"""Two equal reports less than so many seconds apart are of one accident: an event of the driver and
+its line in the kernel log, or a line that is read again after a clock was corrected."""
 
 
 class AccidentKind(str, Enum):
@@ -80,7 +80,7 @@ class Accident(Struct, frozen=True, gc=False, array_like=True):
         return (
             self.kind is AccidentKind.ERROR_CODE
             and (self.gpu_uuid, self.number) == (gpu_uuid, number)
-            and (at is None or abs(self.time - at) <= SAME_ERROR_SECONDS)
+            and (at is None or abs(self.time - at) <= SAME_SECONDS)
         )
 
 

@@ -114,6 +114,20 @@ def test_lines_that_arrive_late_and_out_of_order_are_reported() -> None:
     assert len(happens(machine, reset(early), killed(late))) == 1
 
 
+def test_a_reset_is_reported_that_comes_a_sample_after_its_timeout() -> None:
+    machine = Machine(alert("accident", cooldown=0.0), alert("accident reset"))
+    happens(machine)
+    timeout = Accident(machine.now, AccidentKind.TIMEOUT, "GPU-0", text="ring gfx timeout")
+    assert [notice.alert for notice in happens(machine, timeout)] == ["accident"]
+    follows = reset(machine.now - 0.5)
+    found = happens(machine, timeout, follows)
+    assert [(notice.alert, notice.key) for notice in found] == [
+        ("accident", "gpu:GPU-0:accident:reset"),
+        ("accident reset", "gpu:GPU-0:accident:reset"),
+    ]
+    assert happens(machine, timeout, follows) == []
+
+
 def test_each_killed_process_is_reported_and_a_gpu_that_is_reset_often_is_not() -> None:
     machine = Machine(alert("accident"))
     happens(machine)

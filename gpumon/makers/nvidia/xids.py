@@ -18,7 +18,7 @@ import pynvml
 
 from gpumon.makers.nvidia.library import c_function
 from gpumon.makers.nvidia.queries import pause_after
-from gpumon.model.accidents import SAME_ERROR_SECONDS, AccidentKind
+from gpumon.model.accidents import SAME_SECONDS, AccidentKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -167,7 +167,7 @@ class XidReports:
             del self._reported[next(iter(self._reported))]
         times = self._reported.setdefault((uuid, report.number), deque(maxlen=_TIMES_KEPT))
         known = any(
-            origin is not report.origin and abs(at - report.at) <= SAME_ERROR_SECONDS
+            origin is not report.origin and abs(at - report.at) <= SAME_SECONDS
             for at, origin in times
         )
         # The kernel's clock may be off: an older line of a known number adds nothing.

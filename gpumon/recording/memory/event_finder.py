@@ -66,7 +66,8 @@ class EventFinder:
         if events:
             events = [event for event in events if not self._is_repeated(event)]
         events += self._no_longer_listed(before, snapshot)
-        reports = [new.report for new in self._accidents.see(snapshot)]
+        found = self._accidents.see(snapshot)
+        reports = [new.report for new in found if not new.follows]
         if before is not None:
             # The kernel log also has accidents from before the recording.
             recent = [each for each in reports if each.accident.time >= self._since]

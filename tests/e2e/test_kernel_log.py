@@ -46,6 +46,7 @@ def kernel_log(tmp_path: Path) -> KernelLog:
     return KernelLog(log, [*room, "sh", "-c", MOUNTED, str(log)])
 
 
+@pytest.mark.root
 @needs("unshare")
 @pytest.mark.skipif(not os.path.exists("/dev/kmsg"), reason="there is no kernel log here")  # noqa: PTH110 - no Path at run time
 @pytest.mark.skipif(SLEPT, reason="this machine slept: times of old lines are unknown")
@@ -83,6 +84,7 @@ def test_errors_of_the_kernel_log_are_on_the_screen_and_in_gpumon_doctor(
     assert "evil" not in words
 
 
+@pytest.mark.root
 @needs("unshare")
 @pytest.mark.skipif(not os.path.exists("/dev/kmsg"), reason="there is no kernel log here")  # noqa: PTH110 - no Path at run time
 def test_watch_reports_a_killed_process_and_none_from_before_its_start(

@@ -54,6 +54,7 @@ def cgroup() -> Iterator[Path]:
         folder.rmdir()
 
 
+@pytest.mark.root
 def test_a_process_that_the_kernel_killed_is_an_accident_within_two_seconds(cgroup: Path) -> None:
     watcher = watcher_of(THIS_SYSTEM)
     watcher.start()

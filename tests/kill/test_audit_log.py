@@ -206,6 +206,7 @@ print(audit_log.failure)
 """
 
 
+@pytest.mark.root
 @lives.needs("unshare")
 def test_a_full_disk_is_reported_and_leaves_no_partial_line(tmp_path: Path) -> None:
     room = ["unshare", "--mount"]

@@ -431,6 +431,7 @@ strangers[0].wait()
         ("just before it is sent", "GONE"),
     ],
 )
+@pytest.mark.root
 @lives.needs("unshare")
 def test_a_number_that_was_really_reused_is_refused(when: str, reason: str) -> None:
     """In a small PID name space, where the next number can be chosen."""

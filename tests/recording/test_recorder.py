@@ -364,6 +364,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
+@pytest.mark.root
 def test_a_full_disk_loses_samples_in_one_piece_and_goes_on_when_there_is_space(
     tiny_disk: Path,
 ) -> None:
@@ -420,6 +421,7 @@ def goes_on(bench: Bench, kept: int) -> None:
     assert numbers(rows(bench.processes_path)) == [n for n in whole for _ in "123"]
 
 
+@pytest.mark.root
 def test_a_full_disk_at_the_start_is_refused_and_nothing_stays(tiny_disk: Path) -> None:
     (tiny_disk / "ballast").write_bytes(bytes(64 * 1024))
 

@@ -44,7 +44,10 @@ _SLICE_SECONDS = 0.1
 """Maximum seconds that a new order is delayed while the thread waits for exits."""
 _CHECK_SECONDS = 1.0
 _FIRST_CHECK_SECONDS = 0.2
-_FREEZE_SECONDS = 1.0
+_FREEZE_SECONDS = 10.0
+"""A tree of hundreds that fork on a busy machine takes some seconds to stop."""
+_STOP_SECONDS = 1.0
+"""So long processes that were sent SIGSTOP may go on running."""
 _STILL = "TtZXD"
 """States without forks; a process that waits in the kernel stops before it returns."""
 _IDLE_SECONDS = 3600.0
@@ -290,7 +293,8 @@ class TerminationSession:
                 if id_ not in stopped and state.signal != signal.SIGKILL:
                     stopped.add(id_)
                     self._send(state, signal.SIGSTOP, freeze=True)
-            while self._any_running() and self._clock.monotonic() < deadline:
+            still_at = min(deadline, self._clock.monotonic() + _STOP_SECONDS)
+            while self._any_running() and self._clock.monotonic() < still_at:
                 self._clock.wait(pause, 0.001)
             scans_without_children = 0 if self._find_children() else scans_without_children + 1
 

@@ -389,6 +389,36 @@ def test_a_process_that_forks_while_it_is_killed_leaves_no_child(
     assert len(report.outcomes) == len(late) + 1
 
 
+CHAIN = """
+import os, signal, time
+print("ready", flush=True)
+for _ in range(40):
+    if os.fork():
+        break
+    time.sleep(0.05)
+signal.pause()
+"""
+"""Each process forks one, for two seconds."""
+
+
+def test_a_busy_machine_whose_list_of_processes_is_old_when_it_comes_leaves_no_child(
+    family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    process = family.python(CHAIN)
+    relatives = bench.host.relatives
+
+    def slow(roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
+        found = relatives(roots)
+        time.sleep(0.4)
+        return found
+
+    monkeypatch.setattr(bench.host, "relatives", slow)
+    case = bench.case(lives.target(process.pid))
+    case.send(signal.SIGKILL, whole_tree=True)
+    assert outcomes(done(case)) == {Outcome.ENDED}
+    assert not family.members()
+
+
 def test_children_forked_after_term_are_found_and_sent_the_same(
     family: Family, bench: Bench
 ) -> None:

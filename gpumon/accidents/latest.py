@@ -63,8 +63,8 @@ class NewAccident(NamedTuple):
     Attributes:
         report: The accident from its first new line on.
         before: The newest snapshot whose lists are older; if none is kept, the previous one.
-        follows: Whether its first line was seen before. The new lines are then of other kinds, such
-            as the reset after a time-out.
+        follows: Whether its first line was seen before. The new lines then say something else, such
+            as the reset after a time-out, or another XID.
     """
 
     report: AccidentReport
@@ -120,9 +120,9 @@ def _new(
         known.setdefault(replace(accident, time=0.0), []).append(accident.time)
     for first, further in first_lines(accidents).items():
         lines = (first, *further)
-        kinds = {line.kind for line in lines if _is_known(line, known)}
-        if new := [line for line in lines if line.kind not in kinds]:
-            yield new, bool(kinds)
+        told = {(line.kind, line.number) for line in lines if _is_known(line, known)}
+        if new := [line for line in lines if (line.kind, line.number) not in told]:
+            yield new, bool(told)
 
 
 def _is_known(accident: Accident, known: dict[Accident, list[float]]) -> bool:

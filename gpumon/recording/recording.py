@@ -68,7 +68,8 @@ class Event(Struct, frozen=True):
         sentence: A sentence for the user, such as ``41233 python of chen came to GPU 5``; not safe
             to print, see ``gpumon.text.formatting``.
         gpus: UUIDs of the GPUs concerned.
-        accident: What the kernel reported, of ``EventKind.ACCIDENT``.
+        accident: What the kernel reported, of ``EventKind.ACCIDENT``; ``None`` for lines that
+            follow from the accident of an earlier event.
     """
 
     time: Time

@@ -19,7 +19,7 @@ from gpumon.text.formatting import gib, gibibytes
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from gpumon.accidents import AccidentReport
+    from gpumon.accidents import NewAccident
     from gpumon.model.accidents import Accident
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Gpu, Snapshot
@@ -66,12 +66,11 @@ class EventFinder:
         if events:
             events = [event for event in events if not self._is_repeated(event)]
         events += self._no_longer_listed(before, snapshot)
-        found = self._accidents.see(snapshot)
-        reports = [new.report for new in found if not new.follows]
+        accidents = self._accidents.see(snapshot)
         if before is not None:
             # The kernel log also has accidents from before the recording.
-            recent = [each for each in reports if each.accident.time >= self._since]
-            events += [_accident_event(report, snapshot.time) for report in recent]
+            recent = [new for new in accidents if new.report.accident.time >= self._since]
+            events += [_accident_event(new, snapshot.time) for new in recent]
         for gpu in snapshot.gpus:
             if gpu.clock_event_reasons and _slowed(gpu):
                 self._held[EventKind.THROTTLED, gpu.uuid] = snapshot.time
@@ -120,12 +119,13 @@ class EventFinder:
         )
 
 
-def _accident_event(report: AccidentReport, time: float) -> Event:
-    accident = report.accident
+def _accident_event(new: NewAccident, time: float) -> Event:
+    report, accident = new.report, new.report.accident
     uuid = accident.gpu_uuid
     subject = uuid or ("" if report.process is None else report.process.id)
     gpus = () if uuid is None else (uuid,)
-    return Event(time, EventKind.ACCIDENT, subject, report.sentence, gpus, accident)
+    recorded = None if new.follows else accident
+    return Event(time, EventKind.ACCIDENT, subject, report.sentence, gpus, recorded)
 
 
 def events_between(

@@ -263,14 +263,20 @@ def test_a_machine_that_reads_its_kernel_log_again_reports_nothing_twice() -> No
     assert [event.accident for event in events] == [XID_31]
 
 
-def test_lines_that_follow_from_an_accident_are_no_event() -> None:
+def test_an_xid_that_follows_in_a_later_sample_is_an_event_and_no_further_accident() -> None:
     further = replace(XID_31, number=45, time=NOON + 2.5)
+    same = replace(XID_31, time=NOON + 2.6, text="again")
     events = found_in(
         snapshot(NOON),
         replace(snapshot(NOON + 2), accidents=(XID_31,)),
-        replace(snapshot(NOON + 3), accidents=(XID_31, further)),
+        replace(snapshot(NOON + 3), accidents=(XID_31, further, same)),
+        replace(snapshot(NOON + 4), accidents=(XID_31, further, same)),
     )
-    assert [event.accident for event in events] == [XID_31]
+    assert [(event.kind, event.accident) for event in events] == [
+        (EventKind.ACCIDENT, XID_31),
+        (EventKind.ACCIDENT, None),
+    ]
+    assert events[1].sentence.startswith("GPU 0: XID 45, ")
 
 
 def test_accidents_from_before_the_recording_are_no_events() -> None:

@@ -162,6 +162,29 @@ def test_a_long_log_that_is_read_in_parts_has_the_same_hours(
     ]
     path = log(tmp_path / "run.csv", spans)
     whole = {by: report(path, by=by)["lines"] for by in ("gpu", "host", "user")}
+    read = read_in_parts(monkeypatch)
+    for by, lines in whole.items():
+        assert report(path, by=by)["lines"] == [pytest.approx(line) for line in lines]
+    assert None not in read
+
+
+def test_a_part_that_cannot_know_whose_an_allocation_is_is_read_with_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Only the first part has processes of bo: alone, the last one would skip the allocation.
+    path = log(
+        tmp_path / "run.csv", [(1665, NOBODY, 1), (1665, allocated(None, "slurm -?", "bo"), 0)]
+    )
+    (whole,) = report(path, by="user")["lines"]
+    read = read_in_parts(monkeypatch)
+    (bo,) = report(path, by="user")["lines"]
+    assert bo == pytest.approx(whole)
+    assert bo["allocated_known"] < 0.6
+    assert read == [None]
+
+
+def read_in_parts(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Have reports from now on read short logs in parts too; returns the sums of the parts."""
     read: list[object] = []
     tally_parts = parallel.tally_parts
 
@@ -171,6 +194,4 @@ def test_a_long_log_that_is_read_in_parts_has_the_same_hours(
 
     monkeypatch.setattr(output, "tally_parts", in_parts)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(4))
-    for by, lines in whole.items():
-        assert report(path, by=by)["lines"] == [pytest.approx(line) for line in lines]
-    assert None not in read
+    return read

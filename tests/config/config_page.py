@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpumon.alerts.alert import KEYS
+from gpumon.config.columns import COLUMN, COLUMN_SETS, GPU_COLUMN
 from gpumon.config.keymap import ACTIONS, fixed_keys
 from gpumon.config.settings import VARIABLES
 from gpumon.config.table import SETTINGS
@@ -34,6 +35,24 @@ def with_tables(page: str) -> str:
                 (f"`{name}`", f"`{one.example}`", _codes(one.names, ", "))
                 for name, one in VARIABLES.items()
             ),
+        ],
+        "columns": [
+            ("column", "heading", "set", "what it shows"),
+            *(
+                (
+                    f"`{one.key}`",
+                    f"`{one.label}`",
+                    _codes(
+                        tuple(name for name, keys in COLUMN_SETS.items() if one.key in keys), ", "
+                    ),
+                    one.about,
+                )
+                for one in COLUMN.values()
+            ),
+        ],
+        "GPU columns": [
+            ("column", "heading", "what it shows"),
+            *((f"`{one.key}`", f"`{one.label}`", one.about) for one in GPU_COLUMN.values()),
         ],
         "alerts": [
             ("key", "default", "what it settles"),

@@ -89,6 +89,19 @@ def _ring(radius: float, thickness: float) -> Outline:
     return x, y, f"{outer}m{thickness:g} 0{arc} 0 {2 * inside:g} 0{arc} 0 {-2 * inside:g} 0z"
 
 
+def _diamond(radius: float) -> Outline:
+    way = f"l{radius:g} {radius:g}l{-radius:g} {radius:g}l{-radius:g} {-radius:g}z"
+    return _MIDDLE_X, _MIDDLE_Y - radius, way
+
+
+def _open_diamond(radius: float, thickness: float) -> Outline:
+    x, y, outer = _diamond(radius)
+    inside = radius - thickness
+    # The other way round: what both enclose is empty.
+    turned = f"l{-inside:g} {inside:g}l{inside:g} {inside:g}l{inside:g} {-inside:g}z"
+    return x, y, f"{outer}m0 {thickness:g}{turned}"
+
+
 _CROSS = (
     "l2.4 2.4l2.4-2.4l1.6 1.6l-2.4 2.4l2.4 2.4l-1.6 1.6l-2.4-2.4l-2.4 2.4l-1.6-1.6l2.4-2.4l-2.4-2.4"
 )
@@ -98,6 +111,11 @@ OUTLINES: dict[str, tuple[Outline, ...]] = {
     "○": (_ring(4, 1.2),),
     "◐": (_ring(4, 1.2), (_MIDDLE_X, _MIDDLE_Y - 4, "a4 4 0 0 0 0 8z")),
     "◉": (_ring(4.2, 1), _circle(2.2)),
+    "◈": (_open_diamond(4.8, 1.4), _diamond(2)),
+    "⊘": (_ring(4, 1.2), (7, 7.2, "l0.8 0.8l-5.2 4.8l-0.8-0.8z")),
+    "★": (
+        (5, 5.2, "l1.3 3.1l3.3 0.3l-2.5 2.2l0.8 3.2l-2.9-1.7l-2.9 1.7l0.8-3.2l-2.5-2.2l3.3-0.3z"),
+    ),
     "✖": ((2.6, 6, f"{_CROSS}z"),),
     "▲": ((5, 5.5, "l4.5 8.5h-9z"),),
     "▼": ((5, 14.5, "l-4.5-8.5h9z"),),

@@ -11,6 +11,8 @@ from textual.app import App, ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
+from gpumon.text.charset import SUBSTITUTES
+from gpumon.text.formatting import cell_width
 from screenshots.__main__ import CHECKSUMS, checksum, checksums
 from screenshots.cells import Cell, cells_of
 from screenshots.drawing import svg_of
@@ -78,6 +80,17 @@ def test_blocks_side_by_side_are_one_shape_without_seams() -> None:
     svg = svg_of([[Cell(character, "#aabbcc") for character in "███▌x"]], "#000000", "bar")
     assert '<path fill="#aabbcc" d="M0 0h35v20h-35z"/>' in svg
     assert ">x</text>" in svg
+
+
+def test_every_sign_of_the_screen_is_in_the_font_or_drawn() -> None:
+    def drawn(character: str) -> bytes:
+        return png_of(svg_of([[Cell(character, "#ffffff")]], "#000000", "one sign"))
+
+    # A private character, which stands for all that the font lacks.
+    lacking = drawn("\ue9ff")
+    assert drawn("a") != lacking
+    narrow = [sign for sign in SUBSTITUTES if cell_width(sign) == 1]
+    assert [sign for sign in narrow if drawn(sign) == lacking] == []
 
 
 def test_a_letter_stands_in_its_cell_whatever_the_font() -> None:

@@ -1,7 +1,6 @@
 """Processes above and below a process: launchers and shells, data loaders, the shell of a job.
 
-psutil is not used: it takes 105 µs for each process against 25, waits with those that hang, and
-reads no command of those whose main thread alone has ended.
+psutil is slower here, and waits for processes that hang: ``docs/decisions/0004-processes.md``.
 """
 
 from __future__ import annotations

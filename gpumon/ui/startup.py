@@ -1,8 +1,8 @@
 """Opens the screens, and restores the terminal at the end.
 
-Importing Textual is the longest part of the start. So the dashboard of one machine is painted
-without it as soon as there is a snapshot, and repainted until Textual draws the same rows. If
-nothing can be painted, the screen appears when Textual does.
+The dashboard of one machine is painted as soon as there is a snapshot, without Textual, and
+repainted until Textual draws the same rows (``docs/decisions/0001-first-picture.md``). If nothing
+can be painted, the screen appears when Textual does.
 """
 
 from __future__ import annotations

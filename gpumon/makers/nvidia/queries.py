@@ -1,7 +1,7 @@
 """Queries to the driver: their state, rates and order, and the reaction to each NVML error.
 
-Most slow queries take microseconds. A few block, 20 ms for each direction of PCIe traffic: sixteen
-in a row would delay three ticks at ten samples a second, so they have a budget of driver time.
+Most queries take microseconds. A few block for 20 ms, so they have a budget of driver time:
+``docs/decisions/0003-nvml.md``.
 """
 
 from __future__ import annotations

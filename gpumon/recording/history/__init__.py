@@ -15,18 +15,11 @@ the resolution that is still kept, and durations from the past intervals, of whi
 ``intervals.INTERVALS_KEPT`` are kept, the newest and the longest. Start and idle times are kept for
 ``PAST_KEPT`` processes that have exited.
 
-Memory is bounded. That of a log keeps a day of GPU values in seconds (``LOG_GPU_DEPTH``), 6.3 MB a
-GPU. Otherwise, measured with tracemalloc, a GPU with ``CHARTED`` takes 900 kB, the machine to 155
-kB, a process with ``PROCESS_CHARTED`` to 4 kB after a minute, 34 kB after an hour and 132 kB from
-half a day on, with ``SERVER_CHARTED`` of an inference server 45 kB more. Eight GPUs and a hundred
-processes that run for days take 21 MB. Intervals add 3 kB at most for each condition of a GPU and
-each process, 6 MB in all where everything comes and goes all the time. Where there are many
-processes only those with the most GPU memory have values over time: ``PROCESSES_CHARTED``, and
-never more than ``PROCESSES_KEPT``. Of processes that have ended, the values of ``GONE_KEPT`` at
-most are kept, for ``GONE_SECONDS`` at most; of GPUs ``GPUS_KEPT``, or twice as many as there are.
-Holdings count every process.
-
-A user takes 80 kB after a day; ``USERS_CHARTED`` users are kept.
+Memory is bounded (``docs/decisions/0006-past-in-memory.md`` has the sizes). Where there are many
+processes, only those with the most GPU memory have values over time: ``PROCESSES_CHARTED``, and
+never more than ``PROCESSES_KEPT``. Of processes that have ended, the values of ``GONE_KEPT`` are
+kept for ``GONE_SECONDS``; of GPUs ``GPUS_KEPT``, or twice as many as there are; of users
+``USERS_CHARTED``. Holdings count every process.
 
 Times are wall-clock times, as in the snapshots. If that clock steps back, everything seen before is
 moved back with it, so that ages stay right and times stay in order; a step of less than ``STEP``

@@ -1,8 +1,4 @@
-"""Compresses snapshots in blocks, and restores them unchanged.
-
-Measured on 90 samples of 8 GPUs and 18 processes whose values all change: 2 ms to compress to
-76 kB, 6 ms to restore.
-"""
+"""Compresses snapshots in blocks, and restores them unchanged."""
 
 from __future__ import annotations
 

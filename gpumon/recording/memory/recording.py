@@ -8,9 +8,7 @@ is complete: every field is restored unchanged, except times, which move if the 
 
 All of it takes at most ``MOST_BYTES``: the encoded bytes of the newest snapshots, which count in
 each tier that keeps them, and the compressed blocks of the older ones. Above that, the tier that
-takes most drops its oldest snapshots. Eight GPUs and a hundred processes whose values all change
-take 20 MiB for 3,000 samples, one a second. The blocks that were opened last take some 2 MiB each
-in addition.
+takes most drops its oldest snapshots. ``docs/decisions/0006-past-in-memory.md`` has the sizes.
 """
 
 from __future__ import annotations

@@ -57,11 +57,10 @@ _INTERACTIVE = 3
 class Pacing:
     """Limits how much is written to a terminal before it has shown the previous output.
 
-    Nothing reports how much output is still in transit: the kernel buffers 21 kB before it blocks,
-    which is a second on a slow line, and the effect of every key comes after that. So a query that
-    terminals answer follows the output, and nothing more is written until the answer arrives;
-    output that is due meanwhile goes into the next frame. The faster the answers, the more is
-    written between two queries, so that a fast terminal is rarely queried.
+    A query that terminals answer follows the output, and nothing more is written until the answer
+    arrives; output that is due meanwhile goes into the next frame. The faster the answers, the more
+    is written between two queries, so that a fast terminal is rarely queried.
+    ``docs/decisions/0002-terminal-output.md`` says why.
 
     All times are in seconds of one clock.
     """

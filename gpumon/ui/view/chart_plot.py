@@ -1,9 +1,7 @@
 """Draws a chart of a series: curves, the axis of values, the axis of time with its events.
 
-A curve is a line of braille dots, and a second one in the same chart a solid line. So the level is
-visible wherever it is, without colours too: a GPU that is busy all the time has a line at the top,
-where a filled graph would be a solid block. Areas under the lines were tried: they hide the second
-curve, end in steps of a cell, and are blocks again.
+A curve is a line of braille dots, and a second one in the same chart a solid line:
+``docs/decisions/0012-charts.md``.
 """
 
 from __future__ import annotations

@@ -47,11 +47,18 @@ def code_blocks(text: str) -> list[str]:
 
 def commands_of(text: str) -> Iterator[str]:
     """The commands of gpumon among the examples, without what is explained beside them."""
-    for line in chain.from_iterable(block.splitlines() for block in code_blocks(text)):
+    for line in chain.from_iterable(map(typed_lines, code_blocks(text))):
         # Two blanks or more stand before an explanation.
-        for part in re.split(r" {2,}|\t", line.strip().removeprefix("$ "))[:1]:
-            if (found := _COMMAND.search(part)) is not None and "…" not in part:
-                yield found[1] or found[2]
+        command = re.split(r" {2,}", line)[0]
+        if (found := _COMMAND.search(command)) is not None and "…" not in command:
+            yield found[1] or found[2]
+
+
+def typed_lines(block: str) -> list[str]:
+    """The lines of an example, without those that a program prints after a ``$``."""
+    lines = [line.strip() for line in block.splitlines()]
+    prompted = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+    return prompted or lines
 
 
 def arguments_of(command: str) -> list[str]:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from screenshots.cells import text_of
-from screenshots.drawing import HEIGHT, WIDTH, page, screen
+from screenshots.drawing import page, screen
+from screenshots.glyphs import HEIGHT, WIDTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

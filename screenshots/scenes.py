@@ -139,6 +139,7 @@ def machine(gpus: str, clock: Clock | None = None) -> Iterator[Session]:
     collector = Collector(source, clock=clock, annotate=lookup.annotate)
     sampled = threading.Event()
     collector.subscribe(history.add)
+    collector.subscribe(recording.add)
     collector.subscribe(lambda _: sampled.set())
     collector.start()
     sampled.wait()

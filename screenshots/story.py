@@ -101,7 +101,6 @@ async def svg_of_story() -> str:
     """The animated picture."""
     clock = SteppedClock()
     with machine("0-7", clock) as session:
-        session.collector.subscribe(session.recording.add)
         app = new_app(session, "gpumon")
         async with app.run_test(size=_SIZE) as pilot:
             frames = [await _frame(step, app, session, clock, pilot) for step in _STEPS]

@@ -1,8 +1,9 @@
-"""Makes every picture anew, as SVG and PNG: ``python -m screenshots [FOLDER]``.
+"""Makes all pictures, as SVG and PNG: ``python -m screenshots [FOLDER]``.
 
-The same pictures come out each time: the demo is a pure function of its clock, and that stands
-still. Without a folder they replace those beside this file. ``CHECKSUMS`` there says which PNG was
-drawn from which SVG, so that a test need not draw all of them: that takes most of the time.
+The pictures are the same each time: the demo is a pure function of its clock, which the scenes and
+the story set. Without a folder the pictures replace those beside this file. The file ``CHECKSUMS``
+there records which PNG was drawn from which SVG. So a test need not draw all PNG files, which takes
+most of the time. The animated picture is SVG only.
 """
 
 from __future__ import annotations
@@ -20,12 +21,14 @@ from typing import TYPE_CHECKING
 
 from screenshots.png import RendererMissingError, png_of
 from screenshots.scenes import SCENES, machine, svg_of_fleet, svg_of_scene
+from screenshots.story import NAME as STORY
+from screenshots.story import svg_of_story
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CHECKSUMS = "checksums.txt"
-_ABOUT = "Makes every picture of the program anew, as SVG and PNG."
+_ABOUT = "Make all pictures of the program, as SVG and PNG."
 
 
 def main() -> int:
@@ -37,27 +40,30 @@ def main() -> int:
         nargs="?",
         default=Path(__file__).parent,
         metavar="FOLDER",
-        help="where they go (default: in place of those that are there)",
+        help="where to write them (default: replace the existing ones)",
     )
     parser.add_argument(
         "--png",
         action="append",
         metavar="NAME",
-        help="a picture that is drawn as PNG too; repeatable (default: all)",
+        help="a picture to draw as PNG too; repeatable (default: all)",
     )
     options = parser.parse_args()
     folder: Path = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as empty:
-        # Whatever terminal, place and person this is started by.
+        # The terminal, time zone and settings of the user have no influence.
         os.environ |= {"TZ": "UTC", "TERM": "xterm-256color", "COLORTERM": "truecolor"}
         os.environ |= {"XDG_CONFIG_HOME": empty, "XDG_STATE_HOME": empty}
         os.environ.pop("NO_COLOR", None)
         time.tzset()
+        story = asyncio.run(svg_of_story())
+        (folder / f"{STORY}.svg").write_text(story, encoding="utf-8")
         return _make(folder, options.png)
 
 
 def _make(folder: Path, drawn: list[str] | None) -> int:
+    """Write the pictures of the scenes; returns the exit status."""
     missing: RendererMissingError | None = None
     sums = checksums(folder)
     for name, svg in _pictures():
@@ -71,7 +77,8 @@ def _make(folder: Path, drawn: list[str] | None) -> int:
             continue
         (folder / f"{name}.png").write_bytes(png)
         sums[name] = checksum(svg.encode(), png)
-    lines = [f"{sums[name]}  {name}\n" for name in sorted(sums)]
+    names = {scene.name for scene in SCENES} & sums.keys()
+    lines = [f"{sums[name]}  {name}\n" for name in sorted(names)]
     (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8")
     if missing is not None:
         sys.stderr.write(f"python -m screenshots: only SVG files were written: {missing}.\n")
@@ -80,12 +87,12 @@ def _make(folder: Path, drawn: list[str] | None) -> int:
 
 
 def checksum(svg: bytes, png: bytes) -> str:
-    """Of a picture in both forms."""
+    """The checksum of a picture in both formats."""
     return hashlib.sha256(svg + png).hexdigest()
 
 
 def checksums(folder: Path) -> dict[str, str]:
-    """Those of the pictures in a folder, by name."""
+    """The checksums of the pictures in a folder, by name."""
     path = folder / CHECKSUMS
     if not path.exists():
         return {}
@@ -96,8 +103,8 @@ def checksums(folder: Path) -> dict[str, str]:
 def _pictures() -> Iterator[tuple[str, str]]:
     """The name and the SVG of each scene."""
     of_one = [scene for scene in SCENES if not scene.hosts]
-    for cards, scenes in groupby(of_one, lambda scene: scene.cards):
-        with machine(cards) as session:
+    for gpus, scenes in groupby(of_one, lambda scene: scene.gpus):
+        with machine(gpus) as session:
             for scene in scenes:
                 yield scene.name, asyncio.run(svg_of_scene(scene, session))
     for scene in SCENES:

@@ -1,4 +1,4 @@
-"""What stands on a screen, cell by cell, read from the picture that Textual makes of it."""
+"""The cells of a screen, read from the picture that Textual makes of it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from msgspec import Struct
 from gpumon.text.formatting import cell_width
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from textual.app import App
 
-# The measures of Rich's pictures, in ``Console.export_svg``.
+# The sizes in Rich's pictures, in ``Console.export_svg``.
 _CELL_WIDTH, _LINE_HEIGHT = 12.2, 24.4
 _BASELINE, _GROUND = 20.0, 1.5
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -21,49 +23,46 @@ _STYLE = re.compile(r"\.\S+-(r\d+) \{ fill: (#\w{6});?(.*?)\}")
 
 
 class Cell(Struct):
-    """One cell of a screen.
+    """One cell of a screen."""
 
-    Attributes:
-        character: What stands in it; nothing in the right half of a wide character.
-        colour: The character's, as ``#rrggbb``.
-        ground: The background's, likewise; ``None`` is the terminal's own.
-        bold: Whether the character is.
-        underlined: Whether it is.
-    """
-
-    character: str = " "
-    colour: str = "#ffffff"
-    ground: str | None = None
+    character: str = " "  # Empty in the right half of a wide character.
+    colour: str = "#ffffff"  # Of the character, as ``#rrggbb``.
+    ground: str | None = None  # Of the background; ``None`` is the terminal's own.
     bold: bool = False
     underlined: bool = False
 
 
+def text_of(line: Sequence[Cell]) -> str:
+    """The characters of a line, one for each cell."""
+    return "".join(cell.character or " " for cell in line)
+
+
 def cells_of(app: App[int]) -> list[list[Cell]]:
-    """The lines of the screen an application shows."""
+    """The lines of the screen of an application."""
     width, height = app.size
     lines = [[Cell() for _ in range(width)] for _ in range(height)]
     svg = app.export_screenshot()
     styles = {name: (colour, more) for name, colour, more in _STYLE.findall(svg)}
     for element in ElementTree.fromstring(svg).iter():  # noqa: S314 - it was made just now
-        # The window around the screen has neither of these.
+        # The window around the screen has neither attribute.
         if element.tag == f"{_SVG}rect" and element.get("shape-rendering"):
-            _take_ground(element, lines)
+            _read_ground(element, lines)
         elif element.tag == f"{_SVG}text" and element.get("clip-path"):
-            _take_text(element, lines, styles)
+            _read_text(element, lines, styles)
     return lines
 
 
-def _take_ground(element: ElementTree.Element, lines: list[list[Cell]]) -> None:
-    row, column = _place(element, _GROUND)
+def _read_ground(element: ElementTree.Element, lines: list[list[Cell]]) -> None:
+    row, column = _position(element, _GROUND)
     for cell in lines[row][column : column + round(_number(element, "width") / _CELL_WIDTH)]:
         cell.ground = element.get("fill")
 
 
-def _take_text(
+def _read_text(
     element: ElementTree.Element, lines: list[list[Cell]], styles: dict[str, tuple[str, str]]
 ) -> None:
     colour, more = styles[element.get("class", "").rpartition("-")[2]]
-    row, column = _place(element, _BASELINE)
+    row, column = _position(element, _BASELINE)
     for character in (element.text or "").rstrip("\n"):
         cell = lines[row][column]
         cell.character, cell.colour = character.replace("\xa0", " "), colour
@@ -74,7 +73,7 @@ def _take_text(
         column += width
 
 
-def _place(element: ElementTree.Element, above: float) -> tuple[int, int]:
+def _position(element: ElementTree.Element, above: float) -> tuple[int, int]:
     """Row and column."""
     return (
         round((_number(element, "y") - above) / _LINE_HEIGHT),

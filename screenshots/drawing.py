@@ -1,7 +1,7 @@
 """A picture of a screen's cells, as SVG.
 
-Letters stay letters: whoever looks at the picture has them in a font of their own, each at its
-place. What must meet its neighbours is drawn as shapes, on whole pixels.
+Letters stay text, in a font of the reader's machine, each at its own position. Glyphs that must
+meet their neighbours are drawn as shapes, on whole pixels.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ _NAMESPACE = "http://www.w3.org/2000/svg"
 
 FONT = "JetBrains Mono"
 _FONTS = f"'{FONT}', ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace"
-# So large that a letter of the first font is as wide as a cell.
+# At this size a letter of the first font is as wide as a cell.
 _LETTERS = f'font-family="{_FONTS}" font-size="16.6667"'
-_BASELINE = 15.5
-_MARGIN = 16.0
+BASELINE = 15.5
+MARGIN = 16.0
+"""Around the content of a picture."""
 _CORNER = 10.0
 
-_DRAWN = {*BOXES, *SHADES, *OUTLINES, *DOTS}
+DRAWN_GLYPHS = {*BOXES, *SHADES, *OUTLINES, *DOTS}
+"""Those that are drawn as shapes; the font has the others."""
 
 _Fill: TypeAlias = tuple[str, float]
 """Colour and opacity."""
-_Pen: TypeAlias = tuple[str, bool, bool]
+_Style: TypeAlias = tuple[str, bool, bool]
 """Colour, whether bold, whether underlined."""
 
 
@@ -41,28 +43,44 @@ def svg_of(lines: Sequence[Sequence[Cell]], ground: str, title: str) -> str:
 
     Args:
         lines: The screen.
-        ground: The colour of the terminal itself, seen around the screen.
-        title: What the picture shows, for those who do not see it.
+        ground: The background of the terminal, which is also the margin of the picture.
+        title: What the picture shows, for readers who do not see it.
     """
-    width, height = WIDTH * len(lines[0]) + 2 * _MARGIN, HEIGHT * len(lines) + 2 * _MARGIN
+    width, height = WIDTH * len(lines[0]), HEIGHT * len(lines)
+    return page(width, height, ground, title, screen(lines, ground))
+
+
+def page(width: float, height: float, ground: str, title: str, content: Iterable[str]) -> str:
+    """A picture with a margin around content of this size."""
+    outer_width, outer_height = width + 2 * MARGIN, height + 2 * MARGIN
+    size = f'width="{outer_width:g}" height="{outer_height:g}"'
     parts = [
-        f'<svg xmlns="{_NAMESPACE}" viewBox="0 0 {width:g} {height:g}" role="img">',
+        f'<svg xmlns="{_NAMESPACE}" viewBox="0 0 {outer_width:g} {outer_height:g}" role="img">',
         f"<title>{escape(title)}</title>",
-        f'<rect width="{width:g}" height="{height:g}" rx="{_CORNER:g}" fill="{ground}"/>',
-        f'<g transform="translate({_MARGIN:g} {_MARGIN:g})" {_LETTERS}>',
-        '<g shape-rendering="crispEdges">',
-        *_boxes(_grounds(lines, ground)),
-        *_boxes(_blocks(lines)),
+        f'<rect {size} rx="{_CORNER:g}" fill="{ground}"/>',
+        f'<g transform="translate({MARGIN:g} {MARGIN:g})" {_LETTERS}>',
+        *content,
         "</g>",
-        *_outlines(lines),
-        f'<g fill="none" stroke-width="{DOT:g}" stroke-linecap="round">',
-        *_dots(lines),
-        "</g>",
-        '<g xml:space="preserve">',
+        "</svg>",
+        "",
     ]
+    return "\n".join(parts)
+
+
+def screen(lines: Sequence[Sequence[Cell]], ground: str) -> Iterable[str]:
+    """The elements of some lines of a screen; the first line begins at 0, 0."""
+    shapes = [*_boxes(_grounds(lines, ground)), *_boxes(_blocks(lines))]
+    if shapes:
+        yield from ('<g shape-rendering="crispEdges">', *shapes, "</g>")
+    yield from _outlines(lines)
+    dots = list(_dots(lines))
+    if dots:
+        yield f'<g fill="none" stroke-width="{DOT:g}" stroke-linecap="round">'
+        yield from (*dots, "</g>")
+    yield '<g xml:space="preserve">'
     for row, line in enumerate(lines):
-        parts += _texts(row, line)
-    return "\n".join([*parts, "</g>", "</g>", "</svg>", ""])
+        yield from _texts(row, line)
+    yield "</g>"
 
 
 def _grounds(lines: Sequence[Sequence[Cell]], ground: str) -> dict[_Fill, list[Box]]:
@@ -89,64 +107,64 @@ def _blocks(lines: Sequence[Sequence[Cell]]) -> dict[_Fill, list[Box]]:
 
 def _boxes(found: dict[_Fill, list[Box]]) -> Iterable[str]:
     for (colour, opacity), boxes in found.items():
-        way = "".join(
+        outline = "".join(
             f"M{x:g} {y:g}h{width:g}v{height:g}h{-width:g}z"
             for x, y, width, height in _joined(boxes)
         )
-        faint = "" if opacity == 1.0 else f' fill-opacity="{opacity:g}"'
-        yield f'<path fill="{colour}"{faint} d="{way}"/>'
+        transparent = "" if opacity == 1.0 else f' fill-opacity="{opacity:g}"'
+        yield f'<path fill="{colour}"{transparent} d="{outline}"/>'
 
 
 def _joined(boxes: Iterable[Box]) -> list[Box]:
-    """One box for each run of them side by side."""
+    """The boxes, with neighbours in a row joined to one."""
     joined: list[Box] = []
     for x, y, width, height in boxes:
         if joined:
-            left, top, before, tall = joined[-1]
-            if (top, tall, left + before) == (y, height, x):
-                joined[-1] = (left, top, before + width, tall)
+            left, top, wide, high = joined[-1]
+            if (top, high, left + wide) == (y, height, x):
+                joined[-1] = (left, top, wide + width, high)
                 continue
         joined.append((x, y, width, height))
     return joined
 
 
 def _outlines(lines: Sequence[Sequence[Cell]]) -> Iterable[str]:
-    ways: dict[str, list[str]] = defaultdict(list)
+    paths: dict[str, list[str]] = defaultdict(list)
     for row, line in enumerate(lines):
         for column, cell in enumerate(line):
-            for left, top, way in OUTLINES.get(cell.character, ()):
+            for left, top, outline in OUTLINES.get(cell.character, ()):
                 start = f"M{WIDTH * column + left:g} {HEIGHT * row + top:g}"
-                ways[cell.colour].append(start + way)
-    for colour, found in ways.items():
+                paths[cell.colour].append(start + outline)
+    for colour, found in paths.items():
         yield f'<path fill="{colour}" d="{"".join(found)}"/>'
 
 
 def _dots(lines: Sequence[Sequence[Cell]]) -> Iterable[str]:
-    ways: dict[str, list[str]] = defaultdict(list)
+    paths: dict[str, list[str]] = defaultdict(list)
     for row, line in enumerate(lines):
         for column, cell in enumerate(line):
             for x, y in DOTS.get(cell.character, ()):
-                # A line without length has its round ends.
-                ways[cell.colour].append(f"M{WIDTH * column + x:g} {HEIGHT * row + y:g}h0")
-    for colour, found in ways.items():
+                # A line without length shows its round ends: a dot.
+                paths[cell.colour].append(f"M{WIDTH * column + x:g} {HEIGHT * row + y:g}h0")
+    for colour, found in paths.items():
         yield f'<path stroke="{colour}" d="{"".join(found)}"/>'
 
 
 def _texts(row: int, line: Sequence[Cell]) -> Iterable[str]:
-    """The letters of a line; each has its own place, so that no font can shift or join them."""
-    runs: list[tuple[_Pen, list[tuple[float, str]]]] = []
+    """The letters of a line, each at its own position: no font can shift or join them."""
+    runs: list[tuple[_Style, list[tuple[float, str]]]] = []
     for column, cell in enumerate(line):
         character = cell.character
-        if character in _DRAWN or not character or (character == " " and not cell.underlined):
+        if character in DRAWN_GLYPHS or not character or (character == " " and not cell.underlined):
             continue
-        renderer = (cell.colour, cell.bold, cell.underlined)
-        if not runs or runs[-1][0] != renderer:
-            runs.append((renderer, []))
+        style = (cell.colour, cell.bold, cell.underlined)
+        if not runs or runs[-1][0] != style:
+            runs.append((style, []))
         runs[-1][1].append((WIDTH * column, character))
     for (colour, bold, underlined), letters in runs:
         places = " ".join(f"{x:g}" for x, _ in letters)
         more = ' font-weight="bold"' if bold else ""
         more += ' text-decoration="underline"' if underlined else ""
         words = escape("".join(character for _, character in letters), quote=False)
-        y = HEIGHT * row + _BASELINE
+        y = HEIGHT * row + BASELINE
         yield f'<text fill="{colour}"{more} y="{y:g}" x="{places}">{words}</text>'

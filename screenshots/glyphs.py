@@ -1,7 +1,7 @@
 """The glyphs that must meet their neighbours, or that fonts lack, as shapes in a cell.
 
-Fonts disagree on how blocks, lines and braille fill a cell, and leave seams between them; terminals
-worth their name draw these themselves, and so do the pictures.
+Fonts differ in how blocks, lines and braille fill a cell, and leave seams between cells. Many
+terminals draw these glyphs themselves, and so do the pictures.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ WIDTH, HEIGHT = 10.0, 20.0
 Box: TypeAlias = tuple[float, float, float, float]
 """Left, top, width and height within the cell."""
 Outline: TypeAlias = tuple[float, float, str]
-"""A filled path: where it begins within the cell, and its relative way from there."""
+"""A filled path: its start within the cell, and its relative commands from there."""
 
 _MIDDLE_X, _MIDDLE_Y = WIDTH / 2, HEIGHT / 2
-_THIN, _THICK = 1.0, 2.0
+# A thin line is a whole pixel on pages that show a picture of 100 columns 830 pixels wide. A
+# thinner one would vanish at some positions, because lines have crisp edges.
+_THIN, _THICK = 1.25, 2.0
 _BRAILLE = 0x2800
-# Column and row of the dots, by their bit.
+# Column and row of each dot, by its bit.
 _PLACES = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2), (0, 3), (1, 3))
 
 
@@ -73,7 +75,7 @@ BOXES: dict[str, tuple[Box, ...]] = {
 """Glyphs made of rectangles."""
 
 SHADES = {"░": 0.25, "▒": 0.5, "▓": 0.75}
-"""Glyphs that cover the cell, and how much of it."""
+"""Glyphs that cover the whole cell, and their opacity."""
 
 
 def _circle(radius: float, x: float = _MIDDLE_X, y: float = _MIDDLE_Y) -> Outline:
@@ -85,21 +87,21 @@ def _ring(radius: float, thickness: float) -> Outline:
     x, y, outer = _circle(radius)
     inside = radius - thickness
     arc = f"a{inside:g} {inside:g} 0 1"
-    # The other way round: what both enclose is empty.
+    # In the other direction: the inside stays empty.
     return x, y, f"{outer}m{thickness:g} 0{arc} 0 {2 * inside:g} 0{arc} 0 {-2 * inside:g} 0z"
 
 
 def _diamond(radius: float) -> Outline:
-    way = f"l{radius:g} {radius:g}l{-radius:g} {radius:g}l{-radius:g} {-radius:g}z"
-    return _MIDDLE_X, _MIDDLE_Y - radius, way
+    path = f"l{radius:g} {radius:g}l{-radius:g} {radius:g}l{-radius:g} {-radius:g}z"
+    return _MIDDLE_X, _MIDDLE_Y - radius, path
 
 
 def _open_diamond(radius: float, thickness: float) -> Outline:
     x, y, outer = _diamond(radius)
     inside = radius - thickness
-    # The other way round: what both enclose is empty.
-    turned = f"l{-inside:g} {inside:g}l{inside:g} {inside:g}l{inside:g} {-inside:g}z"
-    return x, y, f"{outer}m0 {thickness:g}{turned}"
+    # The opposite direction leaves the inside empty.
+    inner = f"l{-inside:g} {inside:g}l{inside:g} {inside:g}l{inside:g} {-inside:g}z"
+    return x, y, f"{outer}m0 {thickness:g}{inner}"
 
 
 _CROSS = (
@@ -109,12 +111,12 @@ _CROSS = (
 OUTLINES: dict[str, tuple[Outline, ...]] = {
     "●": (_circle(4),),
     "○": (_ring(4, 1.2),),
-    "◐": (_ring(4, 1.2), (_MIDDLE_X, _MIDDLE_Y - 4, "a4 4 0 0 0 0 8z")),
+    "◐": (_ring(4, 1.2), (_MIDDLE_X, _MIDDLE_Y + 4, "a4 4 0 0 1 0-8z")),
     "◉": (_ring(4.2, 1), _circle(2.2)),
-    "◈": (_open_diamond(4.8, 1.4), _diamond(2)),
-    "⊘": (_ring(4, 1.2), (7, 7.2, "l0.8 0.8l-5.2 4.8l-0.8-0.8z")),
+    "◈": (_open_diamond(4.8, 1.2), _diamond(2.2)),
+    "⊘": (_ring(4, 1.2), (7.4, 6.8, "l0.8 0.8l-5.6 5.6l-0.8-0.8z")),
     "★": (
-        (5, 5.2, "l1.3 3.1l3.3 0.3l-2.5 2.2l0.8 3.2l-2.9-1.7l-2.9 1.7l0.8-3.2l-2.5-2.2l3.3-0.3z"),
+        (5, 4.8, "l1.4 3.3l3.5 0.3l-2.7 2.3l0.9 3.5l-3.1-1.9l-3.1 1.9l0.9-3.5l-2.7-2.3l3.5-0.3z"),
     ),
     "✖": ((2.6, 6, f"{_CROSS}z"),),
     "▲": ((5, 5.5, "l4.5 8.5h-9z"),),
@@ -126,7 +128,7 @@ OUTLINES: dict[str, tuple[Outline, ...]] = {
     "╰": ((4.5, 0, "v4.5q0 6 5.5 6v-1q-4.5 0-4.5-5v-4.5z"),),
     "╯": ((5.5, 0, "v4.5q0 6-5.5 6v-1q4.5 0 4.5-5v-4.5z"),),
 }
-"""Glyphs with other edges."""
+"""Glyphs with slanted or round edges."""
 
 DOT = 3.2
 """Diameter of a dot of braille."""
@@ -138,4 +140,4 @@ DOTS: dict[str, tuple[tuple[float, float], ...]] = {
     )
     for bits in range(256)
 }
-"""Braille: the middle of each dot."""
+"""Braille: the centre of each dot."""

@@ -1,4 +1,4 @@
-"""Pixels of a picture, drawn by resvg with the font of this folder: the same ones each time."""
+"""A picture as PNG, drawn by resvg with the font of this folder: the same pixels each time."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from pathlib import Path
 from screenshots.drawing import FONT
 
 ZOOM = 1.5
-"""Sharp on screens with small pixels too; a cell is 15 by 30 whole pixels."""
+"""Sharp on screens with high density; a cell is 15 by 30 whole pixels."""
 _FONTS = Path(__file__).parent / "fonts"
 
 
 class RendererMissingError(Exception):
-    """There is nothing to draw with; the text is for a person."""
+    """resvg is not installed; the text is for the user."""
 
 
 def png_of(svg: str) -> bytes:
     """The picture as PNG.
 
     Raises:
-        RendererMissingError: resvg is not there.
+        RendererMissingError: resvg is not installed.
     """
     try:
         import resvg_py
     except ImportError as error:
         raise RendererMissingError(
-            "resvg-py, which draws the PNG files, is not installed; pip install -e '.[dev]' does it"
+            "resvg-py draws the PNG files and is missing; install it: pip install -e '.[dev]'"
         ) from error
     return resvg_py.svg_to_bytes(
         svg_string=svg,

@@ -40,7 +40,7 @@ def _signal(text: str) -> int:
 
 class EndCommand(Command):
     description = (
-        "End processes that hold a GPU, and report what became of them and their memory:\n"
+        "End processes that hold a GPU, and report which ended and how much memory came back:\n"
         "  gpumon end 4711                    show it, ask, send TERM, wait\n"
         "  gpumon end 4711 --children --yes   its children too, without asking\n"
         "  gpumon end 4711 --dry-run          which processes it would reach, and whether you may\n"

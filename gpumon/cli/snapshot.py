@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from gpumon.model.thresholds import Thresholds
 
 _NOT_WATCHED = (
-    "the filter asks for idle processes, which one sample cannot show: use gpumon without snapshot"
+    "one sample cannot show idle processes: use this filter with gpumon, without snapshot"
 )
 
 

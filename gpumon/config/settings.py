@@ -110,11 +110,11 @@ class Serving(Struct, frozen=True):
 
     ask: Annotated[
         bool,
-        Meta(description="whether your own inference servers are asked for their metrics"),
+        Meta(description="whether gpumon queries the metrics of your own inference servers"),
     ] = True
     users: Annotated[
         Line,
-        Meta(description="other users whose servers are asked too, such as svc-llm,root"),
+        Meta(description="other users whose servers are queried too, such as svc-llm,root"),
     ] = ""
     token_files: Annotated[
         Mapping[str, str],

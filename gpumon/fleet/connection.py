@@ -200,7 +200,7 @@ class HostConnection:
                 self._end(error.sentence.rstrip("."), now)
             except Exception as error:  # noqa: BLE001 - the other hosts are read on the same thread
                 what = printable(f"{type(error).__name__}: {error}")
-                self._end(f"gpumon cannot read what it writes ({what}): please report this", now)
+                self._end(f"gpumon cannot read its output ({what}): please report this", now)
 
     def _take_errors(self, now: float) -> None:
         if self._process is None or (data := self._process.read(self._process.errors)) is None:

@@ -34,7 +34,7 @@ _LONGEST_WAIT = 0.9
 """Seconds that ``sample`` waits: a collector takes a longer sample for a hung one."""
 _DELAY = 1.0
 """Seconds that a sample may arrive late; if it is older than that, a clock was set back."""
-_RETRIED = "It is tried again; the other hosts go on."
+_RETRIED = "gpumon tries again; the other hosts are not affected."
 
 
 class FleetError(Exception):

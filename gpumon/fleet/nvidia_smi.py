@@ -63,7 +63,7 @@ _HAS_LIST = ("0", "14")
 """The exit statuses of a query of processes that has its answer: 14 is a corrupted infoROM."""
 _ERROR = re.compile(r"failed|error|unable|could ?n.t", re.IGNORECASE)
 _TROUBLE_CHARACTERS = 200
-_ADVICE = "nvidia-smi on that machine says so; gpumon doctor there may say why."
+_ADVICE = "nvidia-smi on that machine reports this; gpumon doctor there may show the reason."
 
 
 def query_loop(interval: float) -> str:

@@ -113,7 +113,7 @@ class HttpConnection:
         """
         with self._lock:
             if self._closed:
-                raise HttpError("it is not asked any more", lasting=True)
+                raise HttpError("the connection is closed", lasting=True)
             self._is_asking, self._late = True, False
         watch = threading.Timer(self._patience, self._expire)
         watch.daemon = True

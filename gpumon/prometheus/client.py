@@ -327,7 +327,7 @@ class PrometheusClient:
             raise QueryError(
                 "it refuses the password or the token under [prometheus] in the configuration"
                 if self.endpoint.authenticates
-                else "it asks for a password or a token: set url with user and password_file, or"
+                else "it requires a password or a token: set url with user and password_file, or"
                 " token_file, under [prometheus] in the configuration"
             )
         if status == 403:

@@ -39,16 +39,17 @@ _HANGING = 2.0
 _STOP_SECONDS = 3.0
 """How long ``stop`` waits for the disk."""
 
+_REMOVED = "the directory was removed; logging continues in a new file when it is there again"
 _REASONS = {
-    errno.ENOSPC: "the disk is full; it goes on when there is space",
-    errno.EDQUOT: "your quota of disk space is used up; it goes on when there is space",
-    errno.EFBIG: "the file may not grow any more (see `ulimit -f`); log to another one",
-    errno.EROFS: "the file system is mounted read-only; it goes on when it can be written",
-    errno.EIO: "the disk reports errors (see `dmesg`); it goes on if they pass",
-    errno.ENOENT: "the directory is gone; it goes on in a new file when it is there again",
-    errno.ENOTDIR: "the directory is gone; it goes on in a new file when it is there again",
-    errno.EACCES: "you may not write there; it goes on when you may",
-    errno.EPERM: "you may not write there; it goes on when you may",
+    errno.ENOSPC: "the disk is full; logging continues when there is space",
+    errno.EDQUOT: "your disk quota is used up; logging continues when there is space",
+    errno.EFBIG: "the file has reached its largest size (see `ulimit -f`); log to another file",
+    errno.EROFS: "the file system is mounted read-only; logging continues when it is writable",
+    errno.EIO: "the disk reports errors (see `dmesg`); logging continues when they end",
+    errno.ENOENT: _REMOVED,
+    errno.ENOTDIR: _REMOVED,
+    errno.EACCES: "you may not write there; logging continues when you may",
+    errno.EPERM: "you may not write there; logging continues when you may",
 }
 _NOT_BEGUN = {
     errno.ENOENT: "there is no such directory; make it first",

@@ -312,7 +312,7 @@ def _plausible_details(details: Details, process: ProcessId, time_offset: float)
         Refused: They are of another process.
     """
     if details.id != process:
-        sentence = f"the details are of {details.id.pid}, and those of {process.pid} were asked for"
+        sentence = f"the details are those of {details.id.pid}, not of {process.pid}"
         raise Refused(Refusal.UNREACHABLE, sentence)
     return replace(
         details,

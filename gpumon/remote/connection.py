@@ -183,7 +183,7 @@ class RemoteConnection:
         try:
             self._channel.write(msgspec.json.encode(request) + b"\n", deadline)
         except TimeoutError:
-            sentence = f"{self._name} does not read what it is asked"
+            sentence = f"{self._name} does not read requests"
             self.abandon(sentence)
             raise LostError(sentence, asked=True) from None
         except OSError:

@@ -121,7 +121,7 @@ FIGURES = (
     ),
     AccidentFigure(
         "kernel",
-        "The lines of the kernel log, without what stands in other keys.",
+        "The lines of the kernel log, without what other keys have.",
         lambda one: (
             " | ".join(
                 line.text for line in (one.report.accident, *one.report.further) if line.text

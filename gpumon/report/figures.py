@@ -337,7 +337,7 @@ FIGURES: tuple[Figure, ...] = (
     Figure("serial", _GPU, _gpu(lambda gpu: gpu.serial), "Serial number of the GPU, which only logs of nvidia-smi may have.", "GPU"),
     Figure("allocated_hours", _ALLOCATED, _hours("allocated"), "Hours times GPUs that a scheduler had given to a job; for a user or job those given to it. Unknown without a scheduler, and for subjects that were given none.", "ALLOC", adds_up=_GPUS),
     Figure("allocated_known", _ALLOCATED, _known("allocated"), "Share of the time for which it was known, 0 to 1; for a user or job of the time in which a GPU was its, or may have been.", adds_up=_GPUS),
-    Figure("unused_allocated_hours", _ALLOCATED, _hours("unused"), "The part of `allocated_hours` in which no process computed on the GPU, whoever's.", "UNUSED", adds_up=_GPUS),
+    Figure("unused_allocated_hours", _ALLOCATED, _hours("unused"), "The part of `allocated_hours` in which no process of any user computed on the GPU.", "UNUSED", adds_up=_GPUS),
     Figure("unused_allocated_known", _ALLOCATED, _known("unused"), "Share of the same time for which that was known, 0 to 1.", adds_up=_GPUS),
     Figure("unused_allocated_kwh", _GPUS, _spent("unused"), "Energy used in the hours of `unused_allocated_hours`.", adds_up=_GPUS),
     Figure("tokens", _OTHERS, lambda line: _amount(line.sums.tokens), "Tokens that its inference servers generated: their rate times the time for which it is known, each server once. A process has those of its server as a whole.", "TOKENS"),

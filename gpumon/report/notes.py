@@ -49,7 +49,7 @@ def notes(
     else:
         found = ["There is a single sample of each GPU, so durations are unknown."]
     if without_processes:
-        what = "no row has its GPUs" if report.job is None else "only what is allocated counts"
+        what = "no row has its GPUs" if report.job is None else "only allocated GPUs count"
         found.insert(0, f"{', '.join(without_processes)}: lists no processes, so {what}.")
     return [printable(sentence) for sentence in found]
 

@@ -284,8 +284,8 @@ def _nothing(report: UsageReport, logs: Sequence[Log], when: str, choice: HostCh
         where = f" on {in_words(seen)}" if any(seen) else ""
         during = f" {when}" if when else ""
         return (
-            f"There is nothing of Slurm job {report.job.name}{where}{during}: no process of it, and"
-            " no GPU that was allocated to it."
+            f"Slurm job {report.job.name} was not found{where}{during}: no process, and no GPU that"
+            " was allocated to it."
         )
     if report.gpus.first is not None:
         return f"No process used a GPU in that time, so there is no {report.by} to list."

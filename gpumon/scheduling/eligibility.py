@@ -327,7 +327,7 @@ class _Evaluation:
         gpu, asked = self._gpu, self._asked
         by_uuid = is_identified(gpu)
         if not asked.only.includes(gpu.index, gpu.uuid) and (by_uuid or not asked.only.prefixes):
-            yield "chosen", "it is none of those that --gpus names"
+            yield "chosen", "it is not among --gpus"
         if asked.never and asked.never.includes(gpu.index, gpu.uuid):
             yield "chosen", "--not names it"
         if maker_of(gpu.name) is not self._maker:
@@ -366,11 +366,11 @@ class _Evaluation:
             if has is None or has < asked.capability:
                 least = ".".join(map(str, asked.capability))
                 known = _named(gpu.compute_capability)
-                sentence = f"its compute capability is {known}, {least} asked"
+                sentence = f"its compute capability is {known}, {least} required"
                 yield "capability", has is not None, sentence
         total = self._candidate.memory_total
         if asked.total is not None and (total is None or total < asked.total):
-            sentence = f"{gib(total)} in all, {gib(asked.total)} asked"
+            sentence = f"{gib(total)} in all, {gib(asked.total)} required"
             yield "total", total is not None, sentence
 
     def _mig_reasons(self) -> Iterator[tuple[str, str]]:
@@ -395,7 +395,7 @@ class _Evaluation:
     def _process_reasons(self) -> Iterator[tuple[str, str]]:
         asked = self._asked
         if self._age > FRESH_SECONDS:
-            yield "old", f"what is known of it was read {duration(self._age)} ago"
+            yield "old", f"its values were read {duration(self._age)} ago"
         if asked.empty:
             yield from self._not_free_reasons()
             return
@@ -411,7 +411,7 @@ class _Evaluation:
             held = _holders_named(self._others, self._candidate.memory_of)
             yield (
                 "memory",
-                f"{gib(self._free)} free, {gib(asked.free)} asked" + (held and f"; {held}"),
+                f"{gib(self._free)} free, {gib(asked.free)} required" + (held and f"; {held}"),
             )
 
     def _occupied(self, most: int) -> str:
@@ -445,10 +445,10 @@ class _Evaluation:
         busy, warm = gpu.utilization_gpu, gpu.temperature_gpu
         if asked.utilization is not None and (busy is None or busy > asked.utilization):
             known = "its utilisation is unknown" if busy is None else f"{busy} % utilised"
-            yield "utilization", f"{known}, at most {asked.utilization:g} % asked"
+            yield "utilization", f"{known}, at most {asked.utilization:g} % required"
         if asked.temperature is not None and (warm is None or warm > asked.temperature):
             known = "its temperature is unknown" if warm is None else f"{warm} °C"
-            yield "temperature", f"{known}, at most {asked.temperature:g} °C asked"
+            yield "temperature", f"{known}, at most {asked.temperature:g} °C required"
 
 
 def is_identified(gpu: Gpu) -> bool:

@@ -20,7 +20,7 @@ _TOKEN_BYTES = 24
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([\w.-]+))(?::[0-9]{1,5})?", re.ASCII)
 _WRONG_HOST = "gpumon serve is not known by this name: open the address that it printed."
 _WRONG_TOKEN = "The address lacks the token: use the whole address that gpumon serve printed."  # noqa: S105 - a sentence
-_WRONG_ORIGIN = "Another page asks for this one: open the address that gpumon serve printed."
+_WRONG_ORIGIN = "Another page requested this one: open the address that gpumon serve printed."
 
 
 class Access:

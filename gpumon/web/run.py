@@ -28,7 +28,7 @@ _TRIES = 20
 """How often a free port is looked for that is free at all addresses of ``localhost``."""
 _SHUTDOWN_SECONDS = 5.0
 _WARNING = (
-    "warning: there is no TLS here: whoever reads along in the network learns the address, and sees"
+    "warning: this address has no TLS: anyone who can read the network traffic gets the address,"
     " users and command lines. Safer: leave out --address, and use {tunnel}"
 )
 

@@ -124,7 +124,9 @@ class WebServer:
 
     def _too_many(self) -> web.Response:
         places = "its only visitor is" if self._limit == 1 else f"{self._limit} visitors are"
-        text = f"No more visitors: {places} here already. Close another page, and load this anew.\n"
+        text = (
+            f"No more visitors: {places} here already. Close another page, and reload this one.\n"
+        )
         return web.Response(status=503, text=text)
 
     async def _connect(self, request: web.Request) -> web.StreamResponse:

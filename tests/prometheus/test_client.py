@@ -67,7 +67,7 @@ def refusal(url: str, settings: Prometheus = Prometheus(), patience: float = 60.
 _BAD_ANSWERS: dict[str, tuple[bytes | Callable[[socket.socket], None] | None, str]] = {
     "500": (answer(b"", "500 Internal Server Error"), "it answers with status 500"),
     "503": (answer(b'{"status":"error","error":"no\\u001b[31m luck"}', "503 Busy"), "503: no"),
-    "401": (answer(b"", "401 Unauthorized"), "it asks for a password or a token"),
+    "401": (answer(b"", "401 Unauthorized"), "it requires a password or a token"),
     "403": (answer(b"", "403 Forbidden"), "does not allow"),
     "404": (answer(b"", "404 Not Found"), "check the path"),
     "redirect": (

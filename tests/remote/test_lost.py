@@ -226,7 +226,7 @@ def test_what_a_hostile_server_says_reaches_no_terminal(
     assert only.user.isprintable()
     details = '{"id":{"pid":5,"start_time":1}}'
     host = connect(says(f'{{"say":"answer","id":1,"result":{details}}}'))
-    assert "the details are of 5" in why(lambda: host.details(asked.id)).sentence
+    assert "the details are those of 5" in why(lambda: host.details(asked.id)).sentence
 
 
 def test_times_of_a_machine_whose_clock_is_wrong_are_in_the_clock_of_this_one(

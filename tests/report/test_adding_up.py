@@ -742,7 +742,7 @@ def test_a_process_file_without_anything_is_reported_and_the_gpus_are_read(
     found = report(path)
     assert found["lines"][0]["covered_hours"] == whole["covered_hours"]
     assert "run.processes.csv.gz" in found["notes"][0]
-    assert found["notes"][0].endswith("what it has is left out.")
+    assert found["notes"][0].endswith("its rows are left out.")
     assert "run.processes.csv.gz" in replay_note(path, monkeypatch)
 
 
@@ -759,7 +759,7 @@ def test_a_rotated_part_that_is_no_log_is_reported_and_the_others_are_read(
     found = report(path)
     assert seconds_of(found, "index", "covered_hours") == {0: 59}
     assert name in found["notes"][0]
-    assert found["notes"][0].endswith("; what it has is left out.")
+    assert found["notes"][0].endswith("; its rows are left out.")
     assert name in replay_note(path, monkeypatch)
 
 

@@ -235,7 +235,7 @@ def test_a_job_that_uses_nothing_is_said_to(
     path.with_suffix(".processes.csv").unlink()
     assert main(["report", "--job", "88123", str(path)]) == 0
     text = capsys.readouterr().out
-    assert "only what is allocated counts" in text
+    assert "only allocated GPUs count" in text
     assert "No process" not in text
 
 
@@ -293,8 +293,8 @@ def test_the_epilog_leaves_a_mail_that_slurmd_neither_waits_for_nor_kills(tmp_pa
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (["--job", "7"], 1, "There is nothing of Slurm job 7 on gpu-01, gpu-02: no process of it"),
-        (["--job", "7", "--host", "gpu-02"], 1, "nothing of Slurm job 7 on gpu-02: no"),
+        (["--job", "7"], 1, "Slurm job 7 was not found on gpu-01, gpu-02: no process"),
+        (["--job", "7", "--host", "gpu-02"], 1, "Slurm job 7 was not found on gpu-02: no"),
         (["--job", "88123", "--host", "gpu-09"], 1, "There is no sample of gpu-09 in that time"),
         (["--job", "88123", "--from", "2030-01-01"], 1, "on gpu-01, gpu-02 after --from"),
         (["--job", "x"], 2, "'x' is no Slurm job: give its number, 88123"),

@@ -653,7 +653,7 @@ def test_times_are_read_where_their_meaning_is_certain(
 
 
 REFUSED: dict[str, tuple[Callable[[datetime], str], str]] = {
-    "either day or month": (lambda at: f"5/1/2026 {at:%I:%M:%S %p}", "the day from the month"),
+    "either day or month": (lambda at: f"5/1/2026 {at:%I:%M:%S %p}", "day and month"),
     "no date": (lambda at: f"{at:%H:%M:%S}", "times of day without a date, such as '10:00:00'"),
     "since the start": (lambda at: f"{at.second:.1f}", "perhaps seconds since its start"),
     "a spreadsheet's number": (
@@ -1291,7 +1291,7 @@ def test_the_processes_of_a_log_under_another_name_are_no_log(
 ) -> None:
     path = tmp_path / "gpu.csv"
     path.write_bytes(PROCESS_HEADER)
-    assert "has the processes of a log and not its GPUs" in refusal(path, capsys)
+    assert "has the processes of a log, without its GPUs" in refusal(path, capsys)
 
 
 @pytest.mark.parametrize(("content", "says"), KINDS.values(), ids=KINDS)

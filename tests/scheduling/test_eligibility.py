@@ -134,17 +134,17 @@ def test_the_refusal_says_why_nothing_was_chosen(asked: Requirements, told: str)
         ({"name": None}, Requirements(models=("a100",)), "it is unknown, not a100"),
         ({"architecture": "Ada"}, Requirements(architectures=("hopper",)), "is Ada, not hopper"),
         ({"architecture": "Hopper"}, Requirements(architectures=("hopper",)), None),
-        ({"compute_capability": "8.9"}, Requirements(capability=(9, 0)), "is 8.9, 9.0 asked"),
+        ({"compute_capability": "8.9"}, Requirements(capability=(9, 0)), "is 8.9, 9.0 required"),
         ({"compute_capability": "10.0"}, Requirements(capability=(9, 0)), None),
-        ({}, Requirements(capability=(9, 0)), "capability is unknown, 9.0 asked"),
-        ({}, Requirements(total=81 * GIB), "80.0 GiB in all, 81.0 GiB asked"),
+        ({}, Requirements(capability=(9, 0)), "capability is unknown, 9.0 required"),
+        ({}, Requirements(total=81 * GIB), "80.0 GiB in all, 81.0 GiB required"),
         ({"memory_total": None}, Requirements(total=GIB), "an unknown amount in all"),
-        ({}, Requirements(free=81 * GIB), "80.0 GiB free, 81.0 GiB asked"),
+        ({}, Requirements(free=81 * GIB), "80.0 GiB free, 81.0 GiB required"),
         ({"memory_free": None}, Requirements(free=GIB), "an unknown amount free"),
         ({"utilization_gpu": 11}, Requirements(utilization=10), "11 % utilised, at most 10 %"),
         ({"utilization_gpu": 10}, Requirements(utilization=10), None),
         ({"utilization_gpu": None}, Requirements(utilization=10), "utilisation is unknown"),
-        ({"temperature_gpu": 61}, Requirements(temperature=60), "61 °C, at most 60 °C asked"),
+        ({"temperature_gpu": 61}, Requirements(temperature=60), "61 °C, at most 60 °C required"),
         ({"temperature_gpu": None}, Requirements(temperature=60), "temperature is unknown"),
         ({"compute_mode": "Prohibited"}, ANY, "compute mode prohibits"),
         ({"mig_mode": True}, ANY, "--mig chooses among those"),
@@ -160,10 +160,10 @@ def test_the_refusal_says_why_nothing_was_chosen(asked: Requirements, told: str)
         ({"utilization_gpu": 60}, ANY, "60 % busy, by nobody that the driver lists"),
         ({"utilization_gpu": None}, ANY, "its utilisation is unknown"),
         ({"remapped_rows_pending": True}, ANY, "replaced at the next reset"),
-        ({"sampled_at": NOON - 30}, ANY, "what is known of it was read 30s ago"),
+        ({"sampled_at": NOON - 30}, ANY, "its values were read 30s ago"),
         ({"memory_used": None}, ANY, "how much of its memory is in use is unknown"),
         ({"unknown": {"processes": Unknown.NO_PERMISSION}}, ANY, "who computes on it is unknown"),
-        ({}, Requirements(only=parse_selection("1-3")), "none of those that --gpus names"),
+        ({}, Requirements(only=parse_selection("1-3")), "is not among --gpus"),
         ({}, Requirements(never=parse_selection("0")), "--not names it"),
     ],
 )
@@ -263,7 +263,7 @@ def test_a_gpu_busy_a_moment_ago_is_not_stable() -> None:
     (verdict,) = judge_over_time(looks)
     assert verdict.refusal is not None
     assert verdict.refusal.sentence == (
-        "it fits now, but 20s ago: 90 % utilised, at most 10 % asked"
+        "it fits now, but 20s ago: 90 % utilised, at most 10 % required"
     )
     (verdict,) = judge_over_time(looks[1:])
     assert verdict.refusal is None

@@ -120,12 +120,12 @@ def test_the_table_wraps_at_words_and_names_models_if_they_differ() -> None:
         return table(verdicts, columns=columns).splitlines()
 
     alike = free(0, 1), free(1, 2)
-    held = "1.0 GiB free, 90.0 GiB asked; ann's a process (7) holds 1.0 GiB"
-    assert rows(*alike) == [f"  GPU 0  {held}", "  GPU 1  2.0 GiB free, 90.0 GiB asked"]
+    held = "1.0 GiB free, 90.0 GiB required; ann's a process (7) holds 1.0 GiB"
+    assert rows(*alike) == [f"  GPU 0  {held}", "  GPU 1  2.0 GiB free, 90.0 GiB required"]
     assert rows(*alike, columns=50) == [
-        "  GPU 0  1.0 GiB free, 90.0 GiB asked; ann's a",
+        "  GPU 0  1.0 GiB free, 90.0 GiB required; ann's a",
         "         process (7) holds 1.0 GiB",
-        "  GPU 1  2.0 GiB free, 90.0 GiB asked",
+        "  GPU 1  2.0 GiB free, 90.0 GiB required",
     ]
     assert rows(alike[0], free(1, 2, name="T4"))[1].split("  ")[1:3] == ["GPU 1", "T4"]
     assert rows(*alike, columns=20) == rows(*alike)

@@ -47,7 +47,7 @@ def test_one_busy_moment_counts_for_as_long_as_asked_and_no_longer() -> None:
         if 40 < at < 65 and stability.left == 0:
             assert told(stability) == [
                 None,
-                f"it fits now, but {at - 40}s ago: 90 % utilised, at most 10 % asked",
+                f"it fits now, but {at - 40}s ago: 90 % utilised, at most 10 % required",
             ]
     assert told(stability) == [None, None]
 

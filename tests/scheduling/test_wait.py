@@ -160,7 +160,7 @@ def test_one_moment_of_work_restarts_the_minute() -> None:
 def test_a_card_is_cool_by_its_temperature_alone() -> None:
     waiting = goal("cool")
     assert done(waiting, snapshot(NOON, gpu(temperature_gpu=51, utilization_gpu=100))) == ""
-    assert waiting.holders == ("GPU 0: 51 °C, at most 50 °C asked",)
+    assert waiting.holders == ("GPU 0: 51 °C, at most 50 °C required",)
     assert done(waiting, snapshot(NOON, gpu(temperature_gpu=50, utilization_gpu=100)))
     warm = goal("cool", Requirements(temperature=60.0))
     assert done(warm, snapshot(NOON, gpu(temperature_gpu=60)))
@@ -170,7 +170,7 @@ def test_only_the_cards_that_are_named_count() -> None:
     waiting = goal("cool", Requirements(only=parse_selection("1")))
     cards = gpu(temperature_gpu=30), gpu(index=1, temperature_gpu=80)
     assert done(waiting, snapshot(NOON, *cards)) == ""
-    assert waiting.holders == ("GPU 1: 80 °C, at most 50 °C asked",)
+    assert waiting.holders == ("GPU 1: 80 °C, at most 50 °C required",)
 
 
 def test_the_time_to_cool_is_estimated_once_there_is_a_trend() -> None:

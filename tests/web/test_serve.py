@@ -147,7 +147,7 @@ def test_an_address_that_others_reach_is_a_warning() -> None:
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
-    assert said.startswith("gpumon: warning: there is no TLS here: whoever reads along")
+    assert said.startswith("gpumon: warning: this address has no TLS: anyone who can read")
     assert f"ssh -L {place.port}:localhost:{place.port}" in said
 
 

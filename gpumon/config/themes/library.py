@@ -32,7 +32,7 @@ _BYTES = "surrogateescape"
 """A theme has the name of its file, which on Linux need not be UTF-8."""
 _LONGEST = 255
 """Maximum length of a file name."""
-_CIRCULAR = ("base", "base leads back to this file; build on gpumon's own themes.")
+_CIRCULAR = ("base", "base refers back to this file; use one of gpumon's themes as base.")
 
 TEXTUAL_THEMES = (
     *("textual-dark", "textual-light", "nord", "gruvbox", "dracula", "tokyo-night", "monokai"),

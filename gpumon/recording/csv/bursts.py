@@ -205,8 +205,8 @@ def _group_sizes(steps: Sequence[float]) -> list[int]:
 
 
 _ADVICE = "add index to the query, as in nvidia-smi --query-gpu=timestamp,index,…"
-_SEVERAL = f"has rows of several GPUs and no column that tells them apart: {_ADVICE}"
+_SEVERAL = f"has rows of several GPUs and no column that distinguishes them: {_ADVICE}"
 _PERHAPS_SEVERAL = (
-    "has several rows for each time, which may be of one GPU or of several, and no column that"
-    f" tells: {_ADVICE}"
+    "has several rows for each time, of one GPU or of several, and no column that shows which:"
+    f" {_ADVICE}"
 )

@@ -242,7 +242,7 @@ def damage_notes(damages: Mapping[Path, Damage], most: int = _MOST_FILES) -> lis
 
 def _sentences(path: Path, damage: Damage) -> Iterator[str]:
     if damage.refusal:
-        yield f"{damage.refusal.rstrip('.')}; what it has is left out."
+        yield f"{damage.refusal.rstrip('.')}; its rows are left out."
     if damage.flaw:
         yield f"{path} {damage.flaw}."
     if damage.before:

@@ -204,8 +204,8 @@ def first_header(block: bytes, name: str, *, processes: bool) -> tuple[int, Head
         raise RecordingError(_no_log(trouble[1], trouble[0], name, processes=processes))
     if header.other is None and not processes and "pid" in header.texts:
         raise RecordingError(
-            f"{name} has the processes of a log and not its GPUs: name the file of the GPUs, which"
-            " gpumon log writes beside it."
+            f"{name} has the processes of a log, without its GPUs: name the file of the GPUs, which"
+            " is in the same folder."
         )
     if header.other is not None:
         try:
@@ -262,8 +262,8 @@ def _wrong_headings(line: bytes, number: int) -> str | None:
         names = [heading_of(cell).name or "" for cell in known]
         if any("." in cell for cell in known) or any(name.startswith(_MEASURED) for name in names):
             return (
-                f"has no column timestamp in line {number}, so nobody can tell when its rows were"
-                " taken: add it, as in nvidia-smi --query-gpu=timestamp,index,…"
+                f"has no column timestamp in line {number}, so the times of its rows are unknown:"
+                " add it, as in nvidia-smi --query-gpu=timestamp,index,…"
             )
     return None
 

@@ -71,7 +71,7 @@ def open_file(path: Path) -> tuple[int, bool]:
             at = _followed(at, path)
         else:
             return _open(at, path), False
-    raise LogError(f"{shown(path)} leads from link to link; name the file itself.")
+    raise LogError(f"{shown(path)} is a link to another link; name the file itself.")
 
 
 def _make(path: Path) -> int:

@@ -302,7 +302,7 @@ def _by_slashes(texts: Sequence[str]) -> Callable[[str], float | None]:
         order = orders[0]
         return lambda text: _slashed(text, day_first=order)
     raise TimeFormatError(
-        f"has times such as {_shown(texts)}, of which nobody can tell the day from the month:"
+        f"has times such as {_shown(texts)}, in which day and month cannot be distinguished:"
         " write them as 2026-05-31 10:00:00, or take the file as it was before the spreadsheet"
     )
 

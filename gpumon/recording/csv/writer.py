@@ -153,7 +153,7 @@ class LogWriter:
                 file.discard()
                 raise
             file.close()
-        raise LogError(f"{shown(path)} is moved away as soon as it is made; choose another name.")
+        raise LogError(f"{shown(path)} disappears as soon as it is created; choose another name.")
 
     def _check_rotated(self) -> None:
         """Check whether another writer has rotated the log and not yet started the next part.
@@ -303,7 +303,7 @@ class _File:
             return False
         if not _is_header(head):
             raise LogError(
-                f"{shown(self.path)} is no log of gpumon's, and is left as it is; choose another"
+                f"{shown(self.path)} is not a log of gpumon, so it stays unchanged; choose another"
                 " name."
             )
         return True

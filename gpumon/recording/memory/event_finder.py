@@ -237,7 +237,7 @@ def _happened(
         yield EventKind.ERROR, _BROKEN[after.status]
     action = after.recovery_action
     if action != before.recovery_action and action is not None and action.lower() != "none":
-        yield EventKind.ERROR, f"asks for recovery action: {action}"
+        yield EventKind.ERROR, f"requests the recovery action: {action}"
     slowed = after.clock_event_reasons and _slowed(after)
     if slowed and _slowed(before) == 0:
         yield EventKind.THROTTLED, f"throttled: {' and '.join(clock_event_names(slowed))}"

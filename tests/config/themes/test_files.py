@@ -71,7 +71,7 @@ def test_a_theme_may_build_on_one_of_ones_own_and_on_its_namesake(library: Theme
         ('base = "gpomon"', "base is 'gpomon', which is no theme file; the nearest is 'gpumon'"),
         ('base = "nord"', "base is 'nord', which is no theme file"),
         ('base = "../mine"', "base is '../mine', which is no theme file"),
-        ('base = "mine"', "base leads back to this file"),
+        ('base = "mine"', "base refers back to this file"),
         ("base = 3", "base must be a text"),
         ("colours = 3", "colours must be a table"),
         ("[colours", "is not TOML: "),
@@ -95,7 +95,7 @@ def test_every_fault_is_named_at_once(library: ThemeLibrary) -> None:
 def test_a_circle_of_themes_is_found(library: ThemeLibrary) -> None:
     (library.folder / "one.toml").write_text('base = "two"')
     (library.folder / "two.toml").write_text('base = "one"')
-    with pytest.raises(ThemeError, match=r"one\.toml, line 1: base leads back to this file"):
+    with pytest.raises(ThemeError, match=r"one\.toml, line 1: base refers back to this file"):
         library.read("one")
 
 

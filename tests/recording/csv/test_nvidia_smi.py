@@ -228,7 +228,7 @@ def test_each_row_keeps_its_own_time_in_the_tables(tmp_path: Path) -> None:
     [
         (
             "index, utilization.gpu [%], memory.used [MiB]\n0, 5 %, 10 MiB\n",
-            "has no column timestamp in line 1, so nobody can tell when its rows were taken: add",
+            "has no column timestamp in line 1, so the times of its rows are unknown: add",
         ),
         ("2026/11/21 15:22:34.123, 0, 5 %, 10 MiB\n", "expected headings such as"),
         ("Sat Nov 21 15:22:34 2026\n+----------+\n", "found 'Sat Nov 21 15:22:34 2026'"),

@@ -129,7 +129,7 @@ def test_a_card_that_breaks_is_an_error_and_its_return_is_none() -> None:
 def test_a_recovery_that_the_driver_asks_for_is_an_error_once() -> None:
     asked, told = (
         gpu(recovery_action="Reset"),
-        (EventKind.ERROR, "GPU 0 asks for recovery action: Reset"),
+        (EventKind.ERROR, "GPU 0 requests the recovery action: Reset"),
     )
 
     assert of_gpu(gpu(recovery_action="None"), asked) == [told]

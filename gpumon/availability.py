@@ -203,7 +203,7 @@ def why_not_free(
 ) -> Iterator[NotFree]:
     """The reasons why a GPU, or a MIG device of it, is not free; none if it is free.
 
-    That it may be a job's comes last: it must not hide who certainly uses it.
+    That a job may have it comes last: this must not hide who certainly uses it.
 
     Args:
         gpu: The GPU.

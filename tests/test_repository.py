@@ -12,7 +12,11 @@ import yaml
 from gpumon import __version__
 
 ROOT = Path(__file__).parents[1]
-TEMPLATES = sorted((ROOT / ".github/ISSUE_TEMPLATE").iterdir())
+TEMPLATES = [
+    path
+    for path in sorted((ROOT / ".github/ISSUE_TEMPLATE").iterdir())
+    if path.name != "config.yml"
+]
 
 
 def read(path: Path | str) -> Any:
@@ -20,12 +24,17 @@ def read(path: Path | str) -> Any:
 
 
 def test_ci_runs_what_must_pass_on_every_python_that_is_supported() -> None:
-    job = read(".github/workflows/ci.yml")["jobs"]["test"]
+    workflow = read(".github/workflows/ci.yml")
+    job = workflow["jobs"]["test"]
     project = msgspec.toml.decode((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     named = "Programming Language :: Python :: "
     supported = [name.removeprefix(named) for name in project["classifiers"] if named in name]
     assert job["strategy"]["matrix"]["python"] == [name for name in supported if "." in name]
-    assert "bash .ci/run" in [step.get("run") for step in job["steps"]]
+    steps = job["steps"]
+    assert "bash .ci/run" in [step.get("run") for step in steps]
+    [setup] = [step for step in steps if "setup-python" in step.get("uses", "")]
+    assert setup["with"]["python-version"] == "${{ matrix.python }}"
+    assert workflow["permissions"] == {"contents": "read"}
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.stem)
@@ -36,12 +45,15 @@ def test_an_issue_asks_for_what_the_doctor_finds_without_private_names(template:
     assert len(set(ids)) == len(ids)
     labels = [field["attributes"]["label"] for field in fields]
     assert "gpumon doctor --scrub" in labels
+    assert ("gpumon version" in labels) == (template.stem == "bug")
     assert {"name", "description"} <= form.keys()
 
 
 def test_vulnerabilities_are_reported_in_private() -> None:
     assert "in private" in (ROOT / "SECURITY.md").read_text(encoding="utf-8")
-    assert "SECURITY.md" in str(read(".github/ISSUE_TEMPLATE/bug.yml"))
+    assert "../security/advisories/new" in str(read(".github/ISSUE_TEMPLATE/bug.yml"))
+    # An issue without a template would not show that sentence.
+    assert read(".github/ISSUE_TEMPLATE/config.yml")["blank_issues_enabled"] is False
 
 
 def test_what_is_needed_is_kept_up_to_date() -> None:

@@ -1,23 +1,23 @@
 """A snapshot as JSON: one object, one schema, for programs.
 
-The schema, ``gpumon.snapshot/1``, is told key by key in ``docs/snapshot.md``. Its rules:
+``docs/snapshot.md`` describes each key of the schema ``gpumon.snapshot/1``. Its rules:
 
 * Numbers are numbers, in base units that the key names: ``memory_used_bytes``,
   ``power_draw_watts``, ``time_unix_seconds``. A key without a unit is a text, a flag or a count.
 * ``null`` is unknown, never 0. A GPU's ``unknown`` says why, by the same keys; a ``null`` that is
   not named there has not been read yet or, as with ``xid``, has not happened.
-* Every key is there in every snapshot. ``trouble`` is ``null`` unless the driver cannot be reached;
-  then it says why and ``gpus`` is empty. ``holders`` is ``null`` where nobody looked for them; a
-  process of which nobody looked up the place has one all the same, with nothing known in it, and
-  so have its ``load`` and the ``container`` and ``server`` of its place.
-* Within version 1 keys are only added, and words to ``status``, ``unknown``, ``reason`` and
-  ``clock_event_reasons``; a reader skips what it does not know. When a key goes, or changes its
-  name, unit or meaning, the number rises.
+* Every key is in every snapshot. ``trouble`` is ``null`` unless the driver cannot be reached; then
+  it says why and ``gpus`` is empty. ``holders`` is ``null`` if nobody looked for them. A process
+  always has a ``place`` and a ``load``, and the place a ``container`` and a ``server``: if they
+  were not looked up, they contain no known value.
+* Within version 1, keys are only added, and so are words of ``status``, ``unknown``, ``reason`` and
+  ``clock_event_reasons``. A reader must skip what it does not know. If a key is removed, or its
+  name, unit or meaning changes, the version changes.
 
-The text is strict JSON: no NaN, no half characters. Other people's names and command lines are in
-it as they are, but characters that could act on a terminal are written as escapes.
+The text is strict JSON: no NaN, no lone surrogates. It contains names and command lines of other
+people unchanged, but characters that could act on a terminal are written as escapes.
 
-Fields come from the metrics and from the model; only units that neither tells are here.
+Fields come from the metrics and the model. Only units that neither of them has are here.
 """
 
 from __future__ import annotations

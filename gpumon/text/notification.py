@@ -1,7 +1,8 @@
 """The control sequences by which a terminal alerts its user, also over ssh.
 
-Most terminals know only some of the sequences for a notification, and one that knows several would
-show it more than once; so one is chosen. No terminal confirms it. Most that know none ignore it.
+Most terminals know only some of the sequences for a notification, and a terminal that knows several
+would show it more than once. So one sequence is chosen. No terminal confirms it, and most terminals
+without notifications ignore it.
 
 * OSC 99 has a title and a text: kitty (https://sw.kovidgoyal.net/kitty/desktop-notifications/).
 * OSC 777 has both, too: urxvt with its extension, foot (``man foot-ctlseqs``), WezTerm

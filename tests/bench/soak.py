@@ -53,7 +53,7 @@ MOST_MIB = 90.0
 tape 32 and of the history 21, as their bounds are."""
 CARDS, PROCESSES = 8, 100
 HEAD = (
-    "| hours | PSS MiB | of it tape | history | the rest | threads | open files | tick ms "
+    "| hours | PSS MiB | recording | history | rest | threads | open files | tick ms "
     "| picture ms |\n|--:|--:|--:|--:|--:|--:|--:|--:|--:|"
 )
 _HOUR = 3600.0
@@ -224,11 +224,11 @@ def grown(first: Figures, last: Figures) -> list[str]:
     words = []
     before, after = first.rest_mib, last.rest_mib
     if after > before * _REST_GROWS:
-        words.append(f"memory beside tape and history from {before:.1f} to {after:.1f} MiB")
+        words.append(f"memory beside recording and history from {before:.1f} to {after:.1f} MiB")
     if last.history_mib > _HISTORY_MIB:
         words.append(f"the history to {last.history_mib:.1f} MiB")
     if last.tape_mib > MOST_BYTES / 2**20:
-        words.append(f"the tape to {last.tape_mib:.1f} MiB")
+        words.append(f"the recording to {last.tape_mib:.1f} MiB")
     if last.threads > first.threads:
         words.append(f"threads from {first.threads} to {last.threads}")
     if last.files > first.files:

@@ -193,7 +193,7 @@ class EndedEarly(BaseException):
 
 
 class ShutdownWatchdog:
-    """Makes sure that the program ends when it is told to.
+    """Makes sure that the program ends when it must.
 
     A terminal that accepts no output blocks Textual's event loop, and a hung driver blocks a
     thread; neither may keep the program alive. So a separate thread handles signals, and forces an

@@ -389,7 +389,7 @@ class JobScreen(PageScreen):
         """Request its end."""
         job = self._job
         if self._gone_at is not None:
-            self.say(f"{job.label} is on no GPU any more")
+            self.say(f"{job.label} is no longer on a GPU")
         elif not job.processes:
             self.say(no_process_of(job))
         else:

@@ -345,7 +345,7 @@ async def test_the_end_of_a_job_is_requested_as_a_whole() -> None:
         assert app.asked_name == f"job {job.label}"
         app.asked.clear()
         history.add(at(60))
-        await shown(pilot, "None of its processes is on a GPU since 12:01")
+        await shown(pilot, "None of its processes has been on a GPU since 12:01")
         await pilot.press("k")
         await shown(pilot, "is no longer on a GPU")
         assert app.asked == []

@@ -143,7 +143,7 @@ def allocated_to_others(
         return None
     own = [allocation for allocation in allocations if asker.has(allocation)]
     if asker.jobs and own and not unplaced_of(own):
-        return NotFree("allocated", f"it is not one of {printable(own[0].label)}, this job's")
+        return NotFree("allocated", f"it is not one of this job's GPUs ({printable(own[0].label)})")
     perhaps = [each for each in unplaced_of(allocations) if not asker.has(each)]
     if not perhaps:
         return None

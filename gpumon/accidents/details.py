@@ -20,12 +20,13 @@ def details_of(report: AccidentReport) -> Iterator[str]:
         yield f"then {what}"
     process = report.process
     if process is not None:
-        facts = [f"the kernel names {report.whose}"]
+        facts = []
         if report.ran_seconds is not None:
             facts.append(f"ran for {duration(report.ran_seconds)}")
         if process.memory_used is not None:
             facts.append(f"had {gibibytes(process.memory_used)} {gib()} of GPU memory")
-        yield ", ".join(facts)
+        known = f", which {' and '.join(facts)}" if facts else ""
+        yield f"the kernel names {report.whose}{known}"
         if process.command:
             yield f"command: {' '.join(process.command)}"
     elif report.has_foreign_pid:
@@ -35,9 +36,9 @@ def details_of(report: AccidentReport) -> Iterator[str]:
     if accident.memory is not None:
         yield f"it had {gibibytes(accident.memory)} {gib()} of host memory"
     if report.left is not None:
-        yield f"left its GPUs within 30 s: {report.left_text}"
+        yield f"processes that left its GPUs within 30 s: {report.left_text}"
     if report.lost_gpu_hours is not None:
-        yield f"at least {report.lost_gpu_hours:.1f} GPU-hours were used by what left"
+        yield f"those that left had used at least {report.lost_gpu_hours:.1f} GPU-hours"
     for line in (accident, *report.further):
         if line.text:
             yield f"kernel: {line.text}"

@@ -83,7 +83,7 @@ def watch(
         )
         history, known_from = begun_history(thresholds, find_history)
         if known_from:
-            say(f"since when states hold is known from the history in {known_from}")
+            say(f"the history in {known_from} shows how long states have held")
         watching = _Watching(engine, deliveries, lines, status, history)
         lookup = partial(Lookup.of, machine)
         sample_for_good(

@@ -53,13 +53,13 @@ def hosts_of_job(
     """
     if not _NAME.fullmatch(name):
         raise JobHostsError(
-            f"{printable(shortened(name, _SHOWN))!r} is no number of a Slurm job: write one such as"
+            f"{printable(shortened(name, _SHOWN))!r} is not a Slurm job number: write one such as"
             " slurm:88123, slurm:88123_4 or slurm:88123+1."
         )
     if shutil.which("scontrol") is None:
         raise JobHostsError(
-            f"Slurm's scontrol is not on this machine, so the hosts of job {name} are not"
-            " known: run gpumon where it is, such as on a login node, or name the hosts."
+            f"Slurm's scontrol is not on this machine, so the hosts of job {name} are not known: "
+            "run gpumon on a machine that has it, such as a login node, or name the hosts."
         )
     jobs = _jobs(name, ask)
     running = [job for job in jobs if job.holds is not False]
@@ -89,7 +89,7 @@ def _jobs(name: str, ask: Callable[[Sequence[str], float], Printed | None]) -> l
         )
     if printed.has_failed_with(NO_SUCH_JOB):
         raise JobHostsError(
-            f"Slurm has no job {name}: it ended long ago, is hidden from you, or never was."
+            f"Slurm has no job {name}: it ended long ago, is hidden from you, or never existed."
         )
     if printed.exit_status != 0:
         said = printable(printed.errors.decode(errors="replace").strip().partition("\n")[0])
@@ -101,4 +101,4 @@ def _jobs(name: str, ask: Callable[[Sequence[str], float], Printed | None]) -> l
 
 
 def _unreadable(name: str) -> str:
-    return f"what scontrol says about job {name} cannot be read: name the hosts."
+    return f"the answer of scontrol about job {name} cannot be read: name the hosts."

@@ -166,7 +166,9 @@ def ended_processes(context: DiagnosticContext) -> Result | None:
     files = " ".join(f"{maker.device_prefix}*" for maker in owners or (first_maker(),))
     return warned(
         f"The driver still lists {counted(len(ended), 'process', 'es')} that ended.",
-        f"Memory comes back when all that holds it has ended: `sudo fuser -v {files}` shows "
-        "what has the GPUs open. If nothing has, reset the GPU or reboot.",
+        (
+            f"Memory is freed when all processes that hold it have ended: `sudo fuser -v {files}` "
+            "shows which have the GPUs open. If none has, reset the GPU or reboot."
+        ),
         *lines,
     )

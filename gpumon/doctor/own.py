@@ -72,7 +72,7 @@ def locks(context: DiagnosticContext) -> Result | None:
     except FolderError as error:
         return warned(
             f"{error}: gpumon run reserves GPUs only among your own programs.",
-            "Ask an administrator to create it anew with `sudo install -d -m 1777 FOLDER`, or set "
+            "Ask an administrator to create it again with `sudo install -d -m 1777 FOLDER`, or set "
             "GPUMON_LOCK_DIR to another folder for all users.",
         )
     if folder is None:

@@ -43,17 +43,19 @@ class Allocated(LastingRule):
     kind = FindingKind.ALLOCATED
     hides_memory = True
     is_normal_use = True
-    sign = ("◈", "given to a job by a scheduler such as Slurm")
+    sign = ("◈", "allocated to a job by a scheduler such as Slurm")
     explanation = ExplanationText(
-        "A scheduler has given the GPU to a job, so that it is not free even while nothing runs "
-        "on it. After an hour without a process (`unused_after`) it is a warning.",
         (
-            "a job that prepares its data on the CPU, or has ended its work on the GPU",
-            "a shell that somebody left open in a job",
-            "a job that asked for more GPUs than it uses",
+            "A scheduler has allocated the GPU to a job, so it is not free even while nothing runs "
+            "on it. After an hour without a process (`unused_after`) this is a warning."
         ),
         (
-            "Ask the owner to end the job, or to ask for fewer GPUs.",
+            "a job that prepares its data on the CPU, or has finished its work on the GPU",
+            "a shell that somebody left open in a job",
+            "a job that requested more GPUs than it uses",
+        ),
+        (
+            "Ask the owner to end the job, or to request fewer GPUs.",
             "Slurm: `scancel`, `--gres`. LSF: `bkill`, `-gpu`. Kubernetes: `kubectl delete pod`.",
         ),
         "slurm.schedmd.com, scontrol and gres.conf; kubernetes.io, Device Plugins",
@@ -166,7 +168,7 @@ class Reservation(Rule):
     is_normal_use = True
     sign = ("◆", "reserved by gpumon run for a job")
     explanation = ExplanationText(
-        "`gpumon run` keeps the GPU for a job that is about to start or runs.",
+        "`gpumon run` reserved the GPU for a job that runs or is about to start.",
         (),
         ("Select another GPU, or wait: `gpumon wait`.",),
         "docs/run.md of gpumon",
@@ -203,6 +205,6 @@ def reservations(history: History, gpu: Gpu) -> Sequence[Reserved]:
 
 def _reservation_text(reserved: Reserved) -> str:
     if reserved.pid is None:
-        return "its lock is held by a process that cannot be seen here"
+        return "its lock is held by a process that is not visible here"
     command = f": {printable(reserved.command)}" if reserved.command else ""
     return f"gpumon run {reserved.pid}{command}"

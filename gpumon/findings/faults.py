@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
     from gpumon.recording.history import History
 
-_REPORT_IT = "End what still holds the GPU, then reboot; if it happens again, report the GPU."
+_REPORT_IT = (
+    "End the processes that still hold the GPU, then reboot. If it happens again, report the GPU."
+)
 
 
 class StatusRule(Rule):
@@ -73,7 +75,7 @@ class Lost(StatusRule):
     short = "LOST{at}{xid}"
     brief = "LOST"
     explanation = ExplanationText(
-        "The driver cannot reach the GPU any more. What ran on it has failed.",
+        "The driver can no longer reach the GPU. Programs that ran on it have failed.",
         ("a hardware fault", "its power or its slot", "a driver that crashed"),
         ("Look for the XID in the kernel log.", _REPORT_IT),
         DEBUG,
@@ -93,7 +95,7 @@ class ResetRequired(StatusRule):
     short = "reset required{xid}"
     brief = "RESET"
     explanation = ExplanationText(
-        "The GPU met an error that only a reset clears. Nothing runs on it until then.",
+        "The GPU had an error that only a reset clears. Nothing can run on it until the reset.",
         ("a hardware fault, if it comes back after the reset",),
         ("Reset it once nothing uses it, or reboot. gpumon never resets a GPU.",),
         DEBUG,
@@ -107,12 +109,12 @@ class NoAnswer(StatusRule):
     severity = Severity.CRITICAL
     other_names = ("hangs",)
     status = GpuStatus.NO_ANSWER
-    sentence = "no answer{length}: a call to the GPU has not come back"
+    sentence = "no answer{length}: a call to the GPU has not returned"
     short = "no answer{length}"
     brief = "no answer"
     explanation = ExplanationText(
-        "A call to the driver about this GPU has not come back. Its values are unknown.",
-        ("the GPU is about to be lost", "a driver that is overloaded, or waits for a reset"),
+        "A call to the driver about this GPU has not returned. Its values are unknown.",
+        ("the GPU is about to be lost", "a driver that is overloaded, or that waits for a reset"),
         ("Wait a minute, then look for an XID in the kernel log.",),
         "github.com/NVIDIA/open-gpu-kernel-modules/issues/1333",
         f"{KERNEL}/drm-uapi, Device reset",
@@ -127,8 +129,8 @@ class Failing(StatusRule):
     severity = Severity.WARNING
     status = GpuStatus.FAILING
     sentence = (
-        "most calls to it have failed{length}, though the driver does not say that it is lost or "
-        "must be reset"
+        "most calls to it have failed{length}, but the driver reports neither that it is lost nor "
+        "that it must be reset"
     )
     short = "failing{length}"
     brief = "failing"
@@ -167,12 +169,12 @@ class Asleep(StatusRule):
 
     kind = FindingKind.ASLEEP
     hides_memory = True
-    sign = ("◌", "asleep: powered down while nobody uses it")
+    sign = ("◌", "asleep: powered down because nobody uses it")
     status = GpuStatus.ASLEEP
     sentence = "powered down while nobody uses it; gpumon does not wake it"
     short = brief = "asleep"
     explanation = ExplanationText(
-        "The kernel powered the GPU down while nobody uses it. gpumon does not wake it.",
+        "The kernel powered the GPU down because nobody uses it. gpumon does not wake it.",
         (),
         ("Nothing: it wakes when a program uses it.",),
         "kernel.org, Documentation/power/runtime_pm",
@@ -190,7 +192,7 @@ class Old(Rule):
     is_permanent = True
     sign = ("◔", "old values: the driver has not returned")
     explanation = ExplanationText(
-        "gpumon waits for the driver, or for this machine. The values are of an earlier moment.",
+        "gpumon waits for the driver or for this machine. The values are from an earlier sample.",
         ("another GPU that does not answer", "a machine that is overloaded"),
         ("Look at the GPU that does not answer.",),
         README,
@@ -255,9 +257,9 @@ class Recovery(Rule):
     severity = Severity.WARNING
     is_permanent = True
     explanation = ExplanationText(
-        "The driver asks for an action before the GPU can be relied on again.",
+        "The driver recommends an action. Do not rely on the GPU before that.",
         (),
-        ("Drain, reset or reboot, as it says, once nothing uses the GPU.",),
+        ("Drain, reset or reboot, as the driver recommends, once nothing uses the GPU.",),
         f"{NVML}, nvmlDeviceGpuRecoveryAction_t",
     )
     _ACTIONS = ("reset", "reboot", "drain")
@@ -289,7 +291,7 @@ class ReportedXid(Rule):
     is_permanent = True
     explanation = ExplanationText(
         "The driver reported an error of this GPU, or of a program on it.",
-        ("a fault of the hardware or the driver, or a mistake of the program: see the number",),
+        ("a fault in the hardware, the driver or the program: look up the XID",),
         ("Look the number up in NVIDIA's catalogue of XIDs.",),
         "docs.nvidia.com/deploy/xid-errors",
     )
@@ -345,11 +347,16 @@ class ReportedAccident(Rule):
     """For alerts accidents are events."""
     is_permanent = True
     explanation = ExplanationText(
-        "The driver reset the GPU, or a program did not finish its work there in time. The GPU "
-        "works again, but what ran on it may have ended.",
+        (
+            "The driver reset the GPU, or a program did not finish its work there in time. The GPU "
+            "works again, but programs that ran on it may have ended."
+        ),
         ("a program that hangs", "a fault of the hardware or the driver, if it happens again"),
         (
-            "Look at the page of accidents (key x): who was on the GPU, and what left it.",
+            (
+                "Open the page of accidents (key x): it shows who was on the GPU and which "
+                "processes left it."
+            ),
             LOOK_IN_LOG,
         ),
         f"{KERNEL}/drm-uapi, Device reset",
@@ -401,7 +408,7 @@ def undated_xid(gpu: Gpu) -> str | None:
     error = error_code(gpu.xid, gpu.name)
     if error.passing:
         return None
-    return f"{error.label}, when is not known: {error.explanation}"
+    return f"{error.label} at an unknown time: {error.explanation}"
 
 
 def is_of_the_past(history: History, at: float | None) -> bool:
@@ -426,7 +433,7 @@ def _age(history: History, at: float | None) -> float:
 def _with_time(history: History, error: ErrorCode, at: float | None) -> str:
     """An error with its time of day, or with its age if that is more than a day."""
     if at is None:
-        return f"{error.label}, when is not known"
+        return f"{error.label} at an unknown time"
     if history.now - at < 86400:
         return f"{error.label} at {time_of_day(history, at)}"
     return f"{error.label} {duration(history.now - at)} ago"

@@ -57,7 +57,7 @@ class Growth(Struct, frozen=True):
         """The observations, with their numbers."""
         return (
             f"GPU memory rose by {gibibytes(int(self.rise))} {gib()} in {spaced(self.seconds)}",
-            f"a line explains {100 * self.fit:.0f} % of the change",
+            f"a linear fit explains {100 * self.fit:.0f} % of the change",
         )
 
     @property

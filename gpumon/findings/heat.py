@@ -48,7 +48,7 @@ class Hot(Rule):
     explanation = ExplanationText(
         "The GPU is slowed down by heat, or close to it.",
         ("fans or filters that are dirty", "a warm room", "a neighbour that heats it"),
-        ("Check fans and air flow.", "A lower power limit keeps it below the limit meanwhile."),
+        ("Check fans and air flow.", "Until then, a lower power limit keeps the GPU cooler."),
         CLOCKS,
         THERMAL_SOURCE,
     )
@@ -97,7 +97,7 @@ class Hot(Rule):
         short = f"hot: {degrees}"
         margins = degrees_left(gpu)
         if not margins:
-            why = "where it slows down is not known, but this is hot for any GPU"
+            why = "the temperature at which it slows down is not known, but this is hot for any GPU"
         elif gpu.temperature_margin == min(margins):
             short += f", margin {_between(gpu.temperature_margin)}"
             why = f"its margin to slowing down is {_between(gpu.temperature_margin)}"
@@ -120,18 +120,18 @@ class Throttled(Rule):
     other_names = ("slowed down", "throttling")
     holder_first = True
     explanation = ExplanationText(
-        "The hardware halves its clocks or more, for another reason than heat.",
+        "The hardware cuts the GPU's clocks to half or less, for a reason other than heat.",
         (
-            "a power supply that asks for it (power brake)",
-            "a sudden draw that its protection cut off",
-            "a change of clocks, if it lasts for a moment only",
+            "a power supply that requests it (power brake)",
+            "a sudden power draw that its protection cut off",
+            "a change of clocks, if it lasts only a moment",
         ),
         ("Check power supplies and cables.", "A lower power limit may avoid it."),
         CLOCKS,
     )
     _CAUSES = {  # noqa: RUF012 - not changed
-        HW_POWER_BRAKE: "the machine's power supply asked for it",
-        HW_SLOWDOWN: "heat, the power supply or a sudden draw can be the cause",
+        HW_POWER_BRAKE: "the machine's power supply requested it",
+        HW_SLOWDOWN: "heat, the power supply or a sudden power draw can be the cause",
     }
 
     def conditions(self, thresholds: Thresholds) -> dict[str, Condition]:
@@ -170,9 +170,11 @@ class SlowedLately(Rule):
     severity = Severity.QUIET
     is_detail = True
     explanation = ExplanationText(
-        "The clocks were lowered for this share of the last hour. A software power cap is normal "
-        "for a busy GPU; the other reasons cost work.",
-        ("a power limit that somebody lowered", "heat", "a power supply that asks for it"),
+        (
+            "The clocks were lowered for part of the last hour. A software power cap is normal for "
+            "a busy GPU; the other reasons cost performance."
+        ),
+        ("a power limit that somebody lowered", "heat", "a power supply that requests it"),
         ("Compare the limit with the highest one: `nvidia-smi -q -d POWER`.",),
         CLOCKS,
         THERMAL_SOURCE,

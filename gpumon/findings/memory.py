@@ -49,7 +49,7 @@ _REASON_WORDS = {
 }
 _SHOWN_AS_ZERO = 0.05 * 2**30
 """Fewer bytes are shown as 0.0 GiB."""
-_CAN_BE = "left by a process that ended or is ending, or held where gpumon cannot look"
+_CAN_BE = "left by a process that ended or is ending, or held by one that gpumon cannot see"
 _OLD_CALL = "the used memory may include what this driver reserves for itself"
 
 
@@ -178,7 +178,7 @@ class Full(Rule):
     sign = ("■", "full: no memory is left for another process")
     explanation = ExplanationText(
         "Too little memory is left for another process.",
-        ("memory that a framework took in advance and does not use",),
+        ("memory that a framework reserved in advance and does not use",),
         ("Select another GPU: `gpumon select --free 10G`.", ASK_OWNER),
         README,
     )
@@ -201,7 +201,7 @@ class Filling(Rule):
     explanation = ExplanationText(
         "The used memory grows steadily. When it is full, the next allocation fails.",
         (
-            "a leak, such as results that are kept with their graph",
+            "a leak, such as results that are kept with their autograd graph",
             "a cache that stops growing by itself",
         ),
         (
@@ -325,14 +325,14 @@ def _unattributed_text(history: History, gpu: Gpu, bytes_: int, interval: Interv
             why += "; the memory of a child is normally attributed to its parent"
         return f"{what}, {lasting}; {why}"
     if interval is None:
-        return f"{what}, {lasting}: the list is read less often than the memory"
+        return f"{what}, {lasting}: the process list is read less often than the memory"
     return f"{what}, {lasting}: {_CAN_BE}"
 
 
 def _account_text(history: History, gpu: Gpu, unlisted: int | None) -> str:
     """A sentence on how a GPU's memory is divided."""
     if gpu.memory_unified:
-        return "the GPU has no memory of its own: it takes the host's, which other programs use too"
+        return "the GPU has no memory of its own: it uses the host's, as other programs do"
     if gpu.memory_used is None:
         return "the used memory is unknown"
     if unlisted is None:
@@ -343,9 +343,9 @@ def _account_text(history: History, gpu: Gpu, unlisted: int | None) -> str:
         words = f"{used}, all of it by processes the driver lists"
     elif unlisted <= normal:
         words = (
-            f"{gibibytes(gpu.memory_used)} {gib()} used, {gibibytes(unlisted)} of them by no "
-            f"process in the driver's list: up to {gibibytes(int(normal))} {gib()} is normal, for "
-            "the driver itself"
+            f"{gibibytes(gpu.memory_used)} {gib()} used, of which no listed process holds "
+            f"{gibibytes(unlisted)}: up to {gibibytes(int(normal))} {gib()} is normal, for the "
+            "driver itself"
         )
     else:
         interval = history.interval(gpu.uuid, FindingKind.UNATTRIBUTED.value)

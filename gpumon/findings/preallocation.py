@@ -120,8 +120,8 @@ def _of_server(
         if not _fits(engine, fraction, share):
             continue
         sentence = (
-            f"much of this memory may be unused: {engine.name} takes it at its start, however few "
-            f"requests come, and it has {share}; {setting}"
+            f"much of this memory may be unused: {engine.name} reserves it at start, however few "
+            f"requests come, and holds {share}; {setting}"
         )
         evidence = [f"holds {share}", f"its command is that of {engine.name}", setting]
         if kv_cache is not None:
@@ -172,9 +172,9 @@ def _of_jax(texts: str, environment: Mapping[str, str], shares: Sequence[_Share]
             return _preallocated(
                 "JAX",
                 "much of this memory may be unused: this looks like JAX, which reserves "
-                f"{100 * fraction:.0f} % of a GPU at its start, and it has {share}; "
-                f"{_JAX_PREALLOCATE}=false makes it take what it needs, {_JAX_FRACTIONS[0]}=.30 "
-                f"({_JAX_FRACTIONS[1]} in older versions) a smaller part",
+                f"{100 * fraction:.0f} % of a GPU at start, and it holds {share}; with "
+                f"{_JAX_PREALLOCATE}=false it allocates only what it needs, with "
+                f"{_JAX_FRACTIONS[0]}=.30 ({_JAX_FRACTIONS[1]} in older versions) it reserves less",
                 share,
                 named,
                 [(name, environment[name]) for name in variables],
@@ -195,9 +195,9 @@ def _of_tensorflow(
             return _preallocated(
                 "TensorFlow",
                 "much of this memory may be unused: this looks like TensorFlow, which reserves "
-                f"nearly all of a GPU at its start, and it has {share}; "
+                f"nearly all of a GPU at start, and it holds {share}; with "
                 f"{_TENSORFLOW_GROWTH}=true, or tf.config.experimental.set_memory_growth in the "
-                "program, makes it take what it needs",
+                "program, it allocates only what it needs",
                 share,
                 named,
             )

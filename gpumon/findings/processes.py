@@ -27,8 +27,10 @@ class IdleProcess(ProcessRule):
     other_names = ("process idle",)
     sign = IDLE_SIGN
     explanation = ExplanationText(
-        "The process holds GPU memory, and none of its kernels has run for a while. For an "
-        "inference server that reports its requests: it had none.",
+        (
+            "The process holds GPU memory, but none of its kernels has run for a while. An "
+            "inference server that reports its requests has received none."
+        ),
         (
             "a notebook that was left open",
             "a job that waits for data or for other ranks",
@@ -70,7 +72,7 @@ class Growing(ProcessRule):
     explanation = ExplanationText(
         "The GPU memory of the process grows steadily.",
         (
-            "a leak, such as results that are kept with their graph",
+            "a leak, such as results that are kept with their autograd graph",
             "a cache that stops growing by itself",
         ),
         ("Save a checkpoint before the memory is full.",),
@@ -107,8 +109,11 @@ class Preallocated(ProcessRule):
     is_alert_state = False
     """It needs a look into the process."""
     explanation = ExplanationText(
-        "The framework, or the inference server, takes its memory at its start, needed or not.",
-        ("a program that does need it", "a server that needs it when many requests come"),
+        (
+            "The framework or inference server reserves its memory at start, whether it needs it "
+            "or not."
+        ),
+        ("a program that needs it", "a server that needs it when many requests come"),
         ("The finding names the setting that changes it.",),
         "docs.jax.dev, GPU memory allocation; tensorflow.org/guide/gpu; docs/serving.md of gpumon",
     )

@@ -65,8 +65,8 @@ class HeldFor(NamedTuple):
         if self.interval.start_observed:
             return known
         if started is not None and self.interval.since > started:
-            return f"at least {known} (what was before is not known)"
-        return f"at least {known} (as long as gpumon looks)"
+            return f"at least {known} (unknown before that)"
+        return f"at least {known} (since gpumon started)"
 
     @property
     def _seconds(self) -> float:

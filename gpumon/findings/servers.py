@@ -24,9 +24,11 @@ class RequestsWait(ServerRule):
     severity = Severity.WARNING
     other_names = ("kv cache full",)
     explanation = ExplanationText(
-        "Requests wait, and the KV cache is nearly full: a new request gets its turn when another "
-        "one ends.",
-        ("more requests, or longer ones, than the memory is for",),
+        (
+            "Requests wait, and the KV cache is nearly full: a new request starts only when "
+            "another one ends."
+        ),
+        ("more or longer requests than fit in the memory",),
         (
             "Give the server more memory: the page of the process names the setting.",
             "Start another replica.",
@@ -64,11 +66,11 @@ class SlowServer(ServerRule):
     kind = FindingKind.SLOW_SERVER
     severity = Severity.WARNING
     explanation = ExplanationText(
-        "The GPU is always busy, and the server works on requests but hardly generates tokens.",
+        "The GPU is always busy and the server works on requests, but it hardly generates tokens.",
         (
             "a kernel or a worker that hangs: others wait for it",
             "another process that keeps the GPU busy",
-            "very long prompts, if the server does not report the tokens that it read",
+            "very long prompts, if the server does not report the tokens of prompts",
         ),
         ("Look into the server's own log.", "Restart the server if this goes on."),
         _METRICS,

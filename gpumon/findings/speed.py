@@ -30,11 +30,13 @@ class NvlinkErrors(Rule):
     kind = FindingKind.NVLINK_ERRORS
     severity = Severity.WARNING
     explanation = ExplanationText(
-        "Packets over NVLink were sent again, or a link was trained again. Both cost time, and "
-        "can come before a link fails (XID 74).",
+        (
+            "NVLink packets were sent again, or a link was retrained. Both cost time, and can "
+            "precede a failure of the link (XID 74)."
+        ),
         (
             "a bridge, cable or connector that makes bad contact",
-            "a neighbour that was reset: its links are trained again once",
+            "a neighbouring GPU that was reset: its links are retrained once",
         ),
         (
             "See whether the count goes on growing while NVLink is used.",
@@ -83,19 +85,19 @@ class SlowLink(LastingRule):
         "Under load the PCIe link has a lower generation or fewer lanes than GPU and machine "
         "allow. Copies between host and GPU may be slower.",
         (
-            "a card that sits badly in its slot, or a riser",
+            "a GPU that sits badly in its slot, or a riser",
             "a slot that has fewer lanes, or a limit in the firmware's settings",
-            "errors on the link, for which it was trained lower",
+            "errors on the link, after which it was retrained at a lower speed",
         ),
         (
             "Compare with other GPUs of the machine: `nvidia-smi -q -d PCIE`.",
-            "Look for PCIe errors (AER) in the kernel log; reseat the card.",
+            "Look for PCIe errors (AER) in the kernel log; reseat the GPU.",
         ),
         "nvidia-smi(1), GPU Link Info",
         "docs.kernel.org, ABI, sysfs-bus-pci, current_link_speed",
         (
             "Compare with other GPUs of the machine: LnkSta in `sudo lspci -vv`.",
-            "Look for PCIe errors (AER) in the kernel log; reseat the card.",
+            "Look for PCIe errors (AER) in the kernel log; reseat the GPU.",
         ),
     )
     after = 120.0
@@ -152,7 +154,7 @@ class BusyEmpty(LastingRule):
     kind = FindingKind.BUSY_EMPTY
     holder_first = True
     explanation = ExplanationText(
-        "Some kernel runs nearly all the time, but most multiprocessors (SMs) have no work: the "
+        "A kernel runs nearly all the time, but most multiprocessors (SMs) have no work: the "
         "kernels are probably too small to fill the GPU.",
         (
             "a batch that is too small, or many short kernels",
@@ -160,7 +162,7 @@ class BusyEmpty(LastingRule):
         ),
         (
             "Try a larger batch, CUDA graphs or torch.compile.",
-            "A light job needs only a MIG instance or a smaller GPU, or shares one by MPS.",
+            "Give a light job a MIG instance or a smaller GPU, or let jobs share a GPU by MPS.",
         ),
         DCGM,
     )
@@ -185,8 +187,8 @@ class BusyEmpty(LastingRule):
             (
                 f"utilisation {utilization_gpu} %, SMs active {sm} %",
                 (
-                    f"at least {self.busy:g} % and at most {self.most_sm:g} % in "
-                    f"{counted(held.samples, 'sample')}"
+                    f"at least {self.busy:g} % utilisation and at most {self.most_sm:g} % SMs "
+                    f"active in {counted(held.samples, 'sample')}"
                 ),
             ),
         )
@@ -200,7 +202,7 @@ class MemoryBound(LastingRule):
     is_normal_use = True
     explanation = ExplanationText(
         "The memory moves data nearly as fast as it can while the tensor cores do little: the "
-        "memory limits the speed. This is no fault.",
+        "memory limits the speed. This is not a fault.",
         ("normal for the decoding of language models, and for element-wise kernels",),
         ("A larger batch, fused kernels or a smaller number format may make it faster.",),
         DCGM,
@@ -220,14 +222,14 @@ class MemoryBound(LastingRule):
         dram, tensor = f"{dram_active:.0f}", f"{tensor_active:.0f}"
         return Words(
             f"memory-bound for {held}: the memory moves data {dram} % of the time, the tensor "
-            f"cores work {tensor} %; the memory probably limits the speed, which is no fault",
+            f"cores work {tensor} %; the memory probably limits the speed, which is not a fault",
             held.after(f"memory-bound, DRAM {dram}%, "),
             "mem-bound",
             (
                 f"DRAM active {dram} %, tensor cores {tensor} %",
                 (
-                    f"at least {self.dram:g} % and at most {self.most_tensor:g} % in "
-                    f"{counted(held.samples, 'sample')}"
+                    f"at least {self.dram:g} % DRAM and at most {self.most_tensor:g} % tensor "
+                    f"cores in {counted(held.samples, 'sample')}"
                 ),
             ),
         )
@@ -250,8 +252,11 @@ class Starved(LastingRule):
             "short requests to a server, with pauses",
         ),
         (
-            "At one full core: load data with more workers (num_workers), or prepare it before.",
-            "In D state: read from a faster disk, or keep the data in memory.",
+            (
+                "If one CPU core is full: load data with more workers (num_workers), or prepare it "
+                "in advance."
+            ),
+            "If a process waits for disk: read from a faster disk, or keep the data in memory.",
         ),
         "docs.pytorch.org, Performance Tuning Guide",
     )
@@ -316,7 +321,7 @@ class Starved(LastingRule):
             (
                 (
                     f"at most {self.low:g} % busy with this in {counted(low.samples, 'sample')}, "
-                    f"at least {self.high:g} % in {loaded.samples}; each returned within "
+                    f"at least {self.high:g} % busy in {loaded.samples}; each came back within "
                     f"{self.turn:g} s"
                 ),
                 why,

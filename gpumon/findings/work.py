@@ -105,7 +105,7 @@ class Stuck(LastingRule):
             (
                 f"utilisation {utilization_gpu} %",
                 f"power {power_draw:.0f} W of {power_limit:.0f} W",
-                f"so in {all_of(held.samples, 'sample')}",
+                f"like this in {all_of(held.samples, 'sample')}",
             ),
         )
 
@@ -225,7 +225,7 @@ class BusyUnlisted(LastingRule):
     """
 
     kind = FindingKind.BUSY_UNLISTED
-    sign = ("◎", "busy, though the driver lists no process")
+    sign = ("◎", "busy, but the driver lists no process")
     explanation = ExplanationText(
         "Kernels run, but the driver lists no process.",
         ("a process in another container", "a process that ended a moment ago"),
@@ -333,18 +333,18 @@ class Working(InUse):
     kind = FindingKind.WORKING
     exported_briefs = ("busy", "no compute", "unknown")
     explanation = ExplanationText(
-        "The GPU is in use, and nothing else about it is worth knowing.", (), (ASK_OWNER,), README
+        "The GPU is in use. There is nothing else to report.", (), (ASK_OWNER,), README
     )
 
 
 class StateUnknown(InUse):
-    """The driver reports nothing to judge by."""
+    """The driver reports too few values to determine the state."""
 
     kind = FindingKind.UNKNOWN
-    sign = ("?", "unknown: the driver reports nothing to judge by")
+    sign = ("?", "unknown: the driver reports too few values to determine the state")
     explanation = ExplanationText(
-        "The driver reports nothing to judge by.",
-        ("a GPU in MIG mode, or of a kind that reports little",),
+        "The driver reports too few values to determine the state.",
+        ("a GPU in MIG mode, or a model that reports few values",),
         ("The page of the GPU says why each value is unknown.",),
         README,
     )

@@ -29,11 +29,11 @@ T = TypeVar("T")
 LIMIT = 2**20
 """Bytes of a command line, and of an environment, that are read."""
 
-_ENDED = "It has ended and waits for its parent to take notice: nothing else is left of it."
+_ENDED = "It has ended, but its parent has not reaped it yet: nothing else is left of it."
 _ENDING = "It is ending: its command and environment are gone already."
 _HANGS = (
-    "It waits inside the kernel: its command and environment are not asked for, since whoever "
-    "asks may have to wait with it."
+    "It waits inside the kernel: its command and environment are not read, because reading them "
+    "may have to wait too."
 )
 
 

@@ -152,7 +152,7 @@ class HolderClassifier:
         case = _Evidence(files, stat, parent, known, around)
         reason, sentence = self._reason(case)
         if not self._ambiguous.isdisjoint(unlisted):
-            sentence += "; the driver may list it by a number of another PID name space"
+            sentence += "; the driver may list it under its number in another PID namespace"
         return UnlistedHolder(
             id=stat.id,
             gpu_uuids=unlisted,
@@ -195,7 +195,7 @@ class HolderClassifier:
             further = "" if blocked is None else f"; {blocked[1]}"
             return HoldReason.ORPHAN, orphan + further
         if observer and (blocked is None or blocked[0] is HoldReason.STOPPED):
-            return HoldReason.OBSERVER, "it is a monitor or a service of the machine, by its name"
+            return HoldReason.OBSERVER, "by its name it is a monitor or a service of the machine"
         return blocked or self._stranger(case) or self._child(case) or self._holds(case)
 
     def _orphan(self, case: _Evidence) -> str | None:
@@ -290,7 +290,7 @@ class HolderClassifier:
             )
         namespaces = here.pid_namespace, there.pid_namespace
         if None not in namespaces and here.pid_namespace != there.pid_namespace:
-            sentence = "it runs in another PID name space, as containers have"
+            sentence = "it runs in another PID namespace, as in a container"
             return HoldReason.OTHER_CONTAINER, sentence
         return None
 

@@ -22,25 +22,28 @@ def read_only() -> Refused:
 
 def whole_system(pid: int) -> Refused:
     """The PID is 1 or less."""
-    return Refused(Refusal.PROTECTED, f"{pid} is never signalled: it stands for the whole system")
+    return Refused(
+        Refusal.PROTECTED,
+        f"{pid} is never signalled: that would reach the whole system",
+    )
 
 
 def gpumon_itself(pid: int) -> Refused:
     """The PID is that of this program."""
-    return Refused(Refusal.PROTECTED, f"{pid} is gpumon itself: q leaves it")
+    return Refused(Refusal.PROTECTED, f"{pid} is gpumon itself: q quits it")
 
 
 def above_gpumon(pid: int) -> Refused:
     """The PID is that of an ancestor of this program."""
     return Refused(
         Refusal.PROTECTED,
-        f"{pid} is what gpumon was started from: ending it would end gpumon too",
+        f"gpumon was started from {pid}: ending it would end gpumon too",
     )
 
 
 def reused(pid: int) -> Refused:
     """The PID is another process's by now."""
-    return Refused(Refusal.REUSED, f"{pid} is another process by now; the one you chose has ended")
+    return Refused(Refusal.REUSED, f"{pid} is another process now; the one you chose has ended")
 
 
 def gone(pid: int, status: ProcessStatus | None = None) -> Refused:
@@ -58,7 +61,7 @@ def unreaped(status: ProcessStatus | None) -> str:
     if status is None or status.parent is None:
         return ""
     name = printable(status.parent_name or "")
-    return f"; its parent {status.parent.pid} ({name}) has not taken notice yet"
+    return f"; its parent {status.parent.pid} ({name}) has not reaped it yet"
 
 
 def not_permitted(target: Target, number: int, own_uid: int) -> Refused:
@@ -91,7 +94,7 @@ def _managed_stop(target: Target) -> str | None:
         # Other runtimes keep containers per user, or under names that only their pods show.
         return None
     name = container.name or container.id
-    return f"docker stop {_quoted(name)}, which ends all that is in it" if name else None
+    return f"docker stop {_quoted(name)}, which ends everything in it" if name else None
 
 
 def _quoted(text: str) -> str:

@@ -134,7 +134,7 @@ class AuditLog:
 
     def _sentence(self, why: str) -> str:
         path = printable(str(self.path))
-        return f"The log {path} lacks signals, which were sent all the same: {why}"
+        return f"Signals were sent, but are missing in the log {path}: {why}"
 
     def _append(self, line: bytes) -> None:
         self._make_folder()
@@ -178,7 +178,7 @@ class AuditLog:
         try:
             found = os.fstat(descriptor)
             if not stat.S_ISREG(found.st_mode):
-                raise OSError(errno.EINVAL, "it is no regular file")
+                raise OSError(errno.EINVAL, "it is not a regular file")
             _refuse_other_owner(found)
             if stat.S_IMODE(found.st_mode) != 0o600:
                 os.fchmod(descriptor, 0o600)

@@ -90,7 +90,10 @@ def end(machine: Machine, audit_log: AuditLog, request: EndRequest) -> EndResult
     """
     asks = not (request.yes or request.dry_run)
     if asks and not (_is_terminal(sys.stdin) and _is_terminal(sys.stderr)):
-        tell("there is no terminal to ask on: --yes sends without asking, --dry-run shows whom.")
+        tell(
+            "there is no terminal to ask on: --yes sends without asking, --dry-run only lists "
+            "processes."
+        )
         return EndResult(EXIT_USAGE)
     sampler = GpuSampler(machine.source, _INTERVAL)
     samples = _Samples(sampler)
@@ -198,7 +201,7 @@ def changed(selection: SelectedTargets, host: ProcessHost) -> list[str]:
     ids = [target.id for target in selection.all]
     now = _programs(host.relatives(ids))
     return [
-        f"{id_.pid} has started another program meanwhile, so nothing was sent: look at it again."
+        f"{id_.pid} has started another program meanwhile, so nothing was sent: check it again."
         for id_ in ids
         if id_ in now and id_ in selection.programs and now[id_] != selection.programs[id_]
     ]
@@ -229,10 +232,10 @@ def _find(
             return _needs_start(relative, snapshot, relatives)
         found = target_of_relative(relative)
     if found is None:
-        return f"{named.pid} is on no GPU{_unknown(snapshot)}: to end it all the same, use kill."
+        return f"{named.pid} is on no GPU{_unknown(snapshot)}: to end it anyway, use kill."
     if named.start_time not in (None, found.id.start_time):
         return (
-            f"{named.pid} is another process by now; the one that started at {named.start_time} "
+            f"{named.pid} is another process now; the one that started at {named.start_time} "
             "has ended."
         )
     return found
@@ -258,7 +261,9 @@ def _needs_start(
         for target in descendants([target_of_relative(relative)], relatives, ())
         if target.id in on_gpus
     ]
-    what = f"is above {below[0]}, which is on one" if below else "belongs to a process on one"
+    what = (
+        f"is an ancestor of {below[0]}, which is on one" if below else "belongs to a process on one"
+    )
     return (
         f"{pid} ({name}) is on no GPU, but {what}: "
         f"if you mean it, write {pid}:{relative.id.start_time}."
@@ -306,7 +311,7 @@ def _ask(plan: Plan, selection: SelectedTargets, host: ProcessHost) -> list[str]
     reached = len(plan.targets) - len(plan.obstacles)
     name = signal_name(plan.number)
     if not reached:
-        return [f"{name} was not sent: it would reach none of them."]
+        return [f"{name} was not sent: it would reach no process."]
     _forget_typed()
     where = "" if plan.machine is None else f" on {plan.machine}"
     write(f"Send {name} to {counted(reached, 'process', 'es')}{where}? [y/N] ")

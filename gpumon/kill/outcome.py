@@ -182,7 +182,8 @@ def _came_back(gpu: MemoryReclaimed) -> str:
         change = gpu.before - gpu.now
         return (
             f"GPU {gpu.gpu_index} has {gibibytes(abs(change))} {gib()} "
-            f"{'less' if change >= 0 else 'more'} in use (what others did there is not known)"
+            f"{'less' if change >= 0 else 'more'} in use (the share of other processes is not "
+            "known)"
         )
     if gpu.short and gpu.returned <= TOLERANCE:
         return ""
@@ -214,7 +215,7 @@ def _process_lines(outcomes: Sequence[TargetOutcome]) -> list[str]:
         if parent is not None and outcome.status is not None and zombies[parent] > 1:
             line = (
                 f"{zombies[parent]} have ended; their parent {parent.pid} "
-                f"({printable(outcome.status.parent_name or '')}) has not taken notice yet"
+                f"({printable(outcome.status.parent_name or '')}) has not reaped them yet"
             )
         if line and line not in lines:
             lines.append(line)

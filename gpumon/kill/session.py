@@ -243,7 +243,10 @@ class TerminationSession:
             for state in below:
                 pid, parent = state.target.id.pid, state.target.parent
                 reason = barred[pid] = barred[parent]
-                sentence = f"{pid} is below {parent}, which gets no signal: choose {pid} by itself"
+                sentence = (
+                    f"{pid} is a descendant of {parent}, which gets no signal: choose {pid} by "
+                    "itself"
+                )
                 self._refuse(state, Refused(reason, sentence), self._number)
 
     def _thaw(self, state: TargetState) -> None:

@@ -97,7 +97,7 @@ class TargetHandle(Handle):
             now, before = printable(user_name(uid)), refusals.owner_name(self._target)
             raise Refused(
                 Refusal.REUSED,
-                f"{pid} runs as {now} by now, not as {before}: look at it and choose it again",
+                f"{pid} now runs as {now}, not as {before}: check it and choose it again",
             )
         if self.ended():
             raise refusals.gone(pid, self.status())
@@ -173,8 +173,10 @@ def _refuse_protected(target: Target, readonly: bool, system: System) -> None:
     if not os.path.lexists(f"{proc}/self"):
         raise Refused(
             Refusal.NOT_VISIBLE,
-            f"{pid} cannot be compared with what you saw, for there is no {proc} here: "
-            "look at it with ps, and use kill",
+            (
+                f"{pid} cannot be compared with the process you saw, because there is no {proc} "
+                "here: check it with ps, and use kill"
+            ),
         )
     if target.ended and target.id.start_time is None:
         raise refusals.still_listed(pid)
@@ -189,7 +191,7 @@ def _refuse_protected(target: Target, readonly: bool, system: System) -> None:
         raise refusals.gpumon_itself(pid)
     if leader not in (None, pid):
         raise Refused(
-            Refusal.THREAD, f"{pid} is a thread of {leader} and no process: choose {leader}"
+            Refusal.THREAD, f"{pid} is a thread of {leader}, not a process: choose {leader}"
         )
     if pid in pids_above(os.getpid(), system):
         raise refusals.above_gpumon(pid)

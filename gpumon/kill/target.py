@@ -127,7 +127,7 @@ class TargetState:
     def fail(self, error: OSError) -> None:
         """Record that it could not be held for lack of a resource."""
         self.outcome = Outcome.REFUSED
-        self._sentence = f"{self.target.id.pid} cannot be held: {error.strerror}; try it again"
+        self._sentence = f"{self.target.id.pid} cannot be opened: {error.strerror}; try again"
         self.release()
 
     @property
@@ -221,15 +221,17 @@ def _why_it_lives(
             f"{pid} is stopped: {name} acts once it is continued (kill -CONT {pid}), KILL at once"
         )
     if number != signal.SIGKILL and state == TRACED:
-        return f"{pid} is held by a debugger: {name} acts once that lets it go on, KILL at once"
+        return (
+            f"{pid} is held by a debugger: {name} acts once the debugger continues it, KILL at once"
+        )
     if patience_over is None:
         return ""
     since = duration(patience_over)
     if number == signal.SIGKILL:
-        return f"{pid} was killed {since} ago, and the kernel is still taking it down"
+        return f"{pid} was killed {since} ago, and the kernel is still cleaning up after it"
     if state == ZOMBIE:
-        return f"{pid} goes on without its main thread {since} after {name}"
-    return f"{pid} goes on {since} after {name}: it ignores that, or is still tidying up"
+        return f"{pid} still runs without its main thread {since} after {name}"
+    return f"{pid} still runs {since} after {name}: it ignores the signal, or is still cleaning up"
 
 
 def _why_it_is_listed(process: ProcessId, status: ProcessStatus | None) -> str:

@@ -139,7 +139,7 @@ class AskedServer:
             ):
                 return address, listener.port
         where = ", ".join(authority(each.address, each.port) for each in listeners)
-        raise AnswerError(f"it listens at {where} inside of its container, out of reach")
+        raise AnswerError(f"it listens at {where} inside its container, which gpumon cannot reach")
 
     def _listeners(self, port: int | None) -> tuple[Sequence[Listener], Sockets]:
         """Its sockets for this port, in the first of its processes that has any.

@@ -124,7 +124,7 @@ _ENGINES = (
             config_file=("--config",),
         ),
         memory_setting="--mem-fraction-static",
-        memory_default="by the GPU, some 0.79 to 0.88",
+        memory_default="depends on the GPU, about 0.79 to 0.88",
         metrics=MetricNames(
             running=("sglang:num_running_reqs",),
             waiting=("sglang:num_queue_reqs",),

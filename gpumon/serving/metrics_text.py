@@ -65,7 +65,7 @@ def read_metrics(text: str, engine: Engine) -> ServerReadings:
     }
     samples = _samples(text, wanted)
     if not samples:
-        raise AnswerError("its answer has none of the metrics that are known of it")
+        raise AnswerError("its answer has none of the metrics that gpumon knows")
     by_name: dict[str, list[_Sample]] = {}
     for sample in samples:
         by_name.setdefault(sample.name, []).append(sample)

@@ -157,9 +157,12 @@ class AlertController:
         listed = {process.id for process in (latest.processes if latest is not None else ())}
         running = {key for key, process in by_key.items() if process.id in listed}
         if not processes:
-            return f"no process of {job} is on a GPU: {keycap('notify')} on the GPU waits for it"
+            return (
+                f"no process of {job} is on a GPU: {keycap('notify')} on a GPU notifies you when "
+                "it is free"
+            )
         if latest is None or not running:
-            return f"{name} is on no GPU any more"
+            return f"{name} is no longer on a GPU"
         for key in running:
             self._engine.notify_when_ended(by_key[key])
         self._awaited.append(_Awaited(by_key, running, job, latest))

@@ -263,7 +263,7 @@ class BaseApp(App[int]):
             action.partition("(")[0].rpartition(".")[2] if isinstance(action, str) else action[1]
         )
         if is_method_refused(method):
-            self.say("in a browser gpumon only shows: this key does nothing here")
+            self.say("gpumon is read-only in a browser: this key is disabled")
             return True
         with self.reporting_too_many_files():
             try:
@@ -406,7 +406,7 @@ class BaseApp(App[int]):
         if self._can_suspend():
             super().action_suspend_process()
         else:
-            self.say("gpumon is not suspended: no shell here could continue it")
+            self.say("gpumon cannot be suspended: no shell here could continue it")
 
     def action_leave(self) -> None:
         """Quit."""

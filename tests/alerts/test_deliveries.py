@@ -184,7 +184,7 @@ def test_what_waited_too_long_is_dropped(monkeypatch: pytest.MonkeyPatch) -> Non
     sender.close(PATIENCE)
     assert terminal.shown == ["bell"]
     assert reports == [
-        "bell failed: it met an unexpected error (RuntimeError)",
+        "bell failed: an unexpected error occurred (RuntimeError)",
         "bell: too many notifications are waiting: the oldest are dropped",
         "bell works again; 3 notifications not sent",
     ]
@@ -232,7 +232,7 @@ def test_an_error_of_the_listener_or_the_terminal_does_not_stop_deliveries() -> 
     sender.close(PATIENCE)
     assert terminal.shown == ["bell"]
     assert sorted(reports) == [
-        "bell failed: it met an unexpected error (RuntimeError)",
+        "bell failed: an unexpected error occurred (RuntimeError)",
         "bell works again; 1 notification not sent",
         f"command {ABSENT} failed: there is no program {ABSENT}, or its interpreter is missing",
     ]

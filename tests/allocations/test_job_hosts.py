@@ -95,7 +95,7 @@ def fails(name: str, slurm: Slurm) -> str:
 )
 def test_what_is_no_number_is_never_asked_for(name: str) -> None:
     slurm = Slurm(Printed(WHOLE))
-    assert "is no number of a Slurm job" in fails(name, slurm)
+    assert "is not a Slurm job number" in fails(name, slurm)
     assert not slurm.asked
 
 

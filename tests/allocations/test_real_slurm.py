@@ -142,7 +142,7 @@ def test_select_in_a_job_stays_within_it_and_leaves_those_of_others(
     assert inside.stdout.strip() == "2"
     assert more.returncode == 1
     assert f"slurm {first} of " in more.stderr
-    assert f"it is not one of slurm {second}, this job's" in more.stderr
+    assert f"it is not one of this job's GPUs (slurm {second})" in more.stderr
     me = cluster.call("id", "-un").strip()
     assert [(each["job"], each["user"], len(each["devices"])) for each in known] == [
         (first, me, 2),

@@ -201,7 +201,7 @@ def test_a_dry_run_says_what_is_not_permitted(machine: Machine) -> None:
         machine.holds(pid, os.getpid())
         done = machine.end(pid, os.getpid(), "--dry-run")
         assert done.returncode == 1
-        assert f"{os.getpid()} is what gpumon was started from" in done.stdout
+        assert f"gpumon was started from {os.getpid()}:" in done.stdout
         assert "TERM would reach 1 process of 2, which holds 10.0 GiB on GPU 1." in done.stdout
 
 
@@ -247,7 +247,7 @@ def test_a_process_on_no_gpu_is_refused_and_then_nobody_gets_a_signal(
         done = machine.end(pid, bystander.pid, "--yes")
         assert (done.returncode, done.stdout) == (1, "")
         assert done.stderr == (
-            f"gpumon: {bystander.pid} is on no GPU: to end it all the same, use kill.\n"
+            f"gpumon: {bystander.pid} is on no GPU: to end it anyway, use kill.\n"
         )
         assert lives_on(pid)
         assert bystander.poll() is None
@@ -261,8 +261,8 @@ def test_a_launcher_is_ended_only_if_its_start_is_named(machine: Machine, family
     assert done.returncode == 1
     named = f"{launcher.pid}:{start_of(launcher.pid)}"
     assert done.stderr == (
-        f"gpumon: {launcher.pid} (sh) is on no GPU, but is above {worker}, which is on one: if "
-        f"you mean it, write {named}.\n"
+        f"gpumon: {launcher.pid} (sh) is on no GPU, but is an ancestor of {worker}, which is on "
+        f"one: if you mean it, write {named}.\n"
     )
     assert launcher.poll() is None
     done = machine.end(named, "--yes", "--children")
@@ -276,8 +276,7 @@ def test_a_reused_number_gets_nothing(machine: Machine) -> None:
         done = machine.end(f"{pid}:{before}", "--yes")
         assert done.returncode == 1
         assert done.stderr == (
-            f"gpumon: {pid} is another process by now; the one that started at {before} has "
-            "ended.\n"
+            f"gpumon: {pid} is another process now; the one that started at {before} has ended.\n"
         )
         assert lives_on(pid)
         assert machine.end(f"{pid}:{start_of(pid)}", "--yes").returncode == 0

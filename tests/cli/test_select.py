@@ -78,7 +78,7 @@ def test_a_free_card_is_printed_and_the_small_ones_go_first(driver: Driver) -> N
 def test_indices_come_with_the_order_in_which_they_are_true(driver: Driver) -> None:
     done = select(driver, "--format", "env", "--total", "50G")
     assert done.stdout == "CUDA_DEVICE_ORDER=PCI_BUS_ID\nCUDA_VISIBLE_DEVICES=2\n"
-    assert "where a GPU has MIG on, CUDA may count the GPUs otherwise" in done.stderr
+    assert "where a GPU has MIG on, CUDA may number the GPUs differently" in done.stderr
     assert select(driver, "--format", "index", "--total", "50G").stdout == "2\n"
 
 

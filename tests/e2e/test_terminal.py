@@ -129,7 +129,7 @@ def test_where_no_shell_could_continue_it_nothing_stops_it(between: list[str]) -
     with Screen([*between, *COARSE_DEMO], lines=60 if not between else 24) as screen:
         screen.wait_for(READY)
         screen.type("\x1a")
-        screen.wait_for("not suspended: no shell here could continue it")
+        screen.wait_for("cannot be suspended: no shell here could continue it")
         screen.signal(signal.SIGTSTP)
         if not between:
             nothing_offers_to_suspend_it(screen)
@@ -312,7 +312,7 @@ def test_a_key_for_a_process_says_what_helps_while_a_card_has_the_cursor() -> No
         screen.type("\x1b[B\t")
         screen.wait_for(r"\n▸0 H100")
         screen.type("k")
-        screen.wait_for("a GPU has the cursor, and no process: Tab goes back")
+        screen.wait_for("the cursor is on a GPU, not on a process: Tab goes back")
         screen.type("\x1b[B")
         screen.wait_for(r"\n▸1 H100[\s\S]*\n q quit")
         screen.type("\tk")

@@ -156,7 +156,7 @@ def test_memory_bound_is_a_note_and_goes_away(machine: Machine) -> None:
     assert found.kind is FindingKind.MEMORY_BOUND
     assert found.severity is Severity.NOTE
     assert found.short == "memory-bound, DRAM 86%, 3m"
-    assert "no fault" in found.sentence
+    assert "not a fault" in found.sentence
     machine.play(6, lambda _: (gpu(**{**BOUND, "tensor_active": 55.0}),))
     assert machine.state().kind is FindingKind.WORKING
 

@@ -273,7 +273,7 @@ def test_a_card_that_was_idle_at_the_first_look_was_so_at_least_since() -> None:
     found = see(History(conditions()), 4 * MINUTE, gpu(), process(user="bo"))
     assert found.short == "idle ≥4m"
     assert found.brief == "idle ≥4m"
-    assert "at least 4 m (as long as gpumon looks)" in found.sentence
+    assert "at least 4 m (since gpumon started)" in found.sentence
 
 
 def test_what_was_before_a_gap_is_not_claimed() -> None:
@@ -282,7 +282,7 @@ def test_what_was_before_a_gap_is_not_claimed() -> None:
     see(history, 60, gpu(utilization_gpu=None), process())
     found = see(history, 120, gpu(), process())
     assert found.short == "idle ≥2m"
-    assert "at least 2 m (what was before is not known)" in found.sentence
+    assert "at least 2 m (unknown before that)" in found.sentence
 
 
 def test_an_unknown_utilisation_is_never_idle() -> None:
@@ -426,7 +426,7 @@ def test_a_card_further_from_it_is_not(card: Gpu) -> None:
 
 def test_without_a_slowdown_temperature_the_guess_is_called_one() -> None:
     found = see(looked_before(), 1, gpu(temperature_gpu=88, temperature_slowdown=None))
-    assert "where it slows down is not known" in found.sentence
+    assert "the temperature at which it slows down is not known" in found.sentence
 
 
 def test_a_software_power_cap_is_normal() -> None:
@@ -498,7 +498,7 @@ def test_a_card_busy_at_little_power_for_long_may_be_stuck() -> None:
     assert found.evidence == (
         "utilisation 100 %",
         "power 121 W of 700 W",
-        f"so in all {22 * 60 + 1:,} samples",
+        f"like this in all {22 * 60 + 1:,} samples",
     )
 
 
@@ -799,7 +799,7 @@ def test_three_samples_are_not_enough_to_be_stuck() -> None:
     assert see(history, 8 * 300, stuck_card(), hold, step=300).kind is FindingKind.WORKING
     found = see(history, 0, stuck_card(), hold, step=300)
     assert found.kind is FindingKind.STUCK
-    assert "so in all 10 samples" in found.evidence
+    assert "like this in all 10 samples" in found.evidence
 
 
 # Memory held by no process
@@ -1027,7 +1027,7 @@ def test_a_little_without_an_owner_is_normal() -> None:
     found = account(card, process(memory_used=GIB))
     assert found.unattributed == int(1.2 * GIB) - GIB
     assert found.sentence == (
-        "1.2 GiB used, 0.2 of them by no process in the driver's list: up to 0.2 GiB is normal, "
+        "1.2 GiB used, of which no listed process holds 0.2: up to 0.2 GiB is normal, "
         "for the driver itself"
     )
     assert (found.suspects, found.unseen) == ((), None)
@@ -1170,8 +1170,8 @@ def test_a_failing_card_says_what_else_is_known() -> None:
     assert first.kind is FindingKind.FAILING
     assert first.short == "failing for 1 s"
     assert first.sentence == (
-        "most calls to it have failed for 1 s, though the driver does not say that it is lost or "
-        "must be reset"
+        "most calls to it have failed for 1 s, but the driver reports neither that it is lost nor "
+        "that it must be reset"
     )
     assert second.kind is FindingKind.HOT
 

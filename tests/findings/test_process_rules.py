@@ -80,7 +80,7 @@ def test_an_idle_process_says_since_when_and_what_it_holds() -> None:
 def test_one_that_was_idle_at_the_first_look_was_so_at_least_since() -> None:
     (found,) = see(History({}), [process()] * 241)
     assert found.short == "idle ≥4m, holds 1.0 GiB"
-    assert "at least 4 m (as long as gpumon looks)" in found.sentence
+    assert "at least 4 m (since gpumon started)" in found.sentence
 
 
 def test_it_must_rest_for_a_minute_and_ten_readings() -> None:

@@ -69,7 +69,7 @@ def test_a_reserved_mig_device_is_told_of_its_card() -> None:
 def test_who_it_is_may_not_be_known() -> None:
     state = gpu_state(history_of(Reserved("GPU-0")), gpu())
     assert (state.short, state.since) == ("reserved", None)
-    assert "cannot be seen here" in state.evidence[0]
+    assert "is not visible here" in state.evidence[0]
 
 
 @pytest.mark.parametrize("name", ["\x1b[2J", "a" * 80, "日本語の名前の長い人", "\u202eevil"])

@@ -226,8 +226,8 @@ def test_memory_that_a_server_takes_at_its_start_names_the_setting() -> None:
     found = holding(0.31, vllm("0.30"), replace(IDLE, kv_cache=2.0))
     assert found is not None
     assert found.sentence == (
-        "much of this memory may be unused: vLLM takes it at its start, however few requests come, "
-        "and it has 31 % of GPU 0; --gpu-memory-utilization is 0.30"
+        "much of this memory may be unused: vLLM reserves it at start, however few requests come, "
+        "and holds 31 % of GPU 0; --gpu-memory-utilization is 0.30"
     )
     assert found.short == "preallocated by vLLM"
     assert found.evidence == (

@@ -138,7 +138,7 @@ def test_a_job_is_named_in_the_list_itself(tmp_path: Path) -> None:
             read_host_list(text, {"lab": "slurm:5"}, jobs)
     with pytest.raises(FleetError, match="--hosts takes jobs"):
         read_hosts("slurm:5")
-    with pytest.raises(FleetError, match="is no number of a Slurm job"):
+    with pytest.raises(FleetError, match="is not a Slurm job number"):
         read_host_list("slurm:\x1b[2J")
 
 

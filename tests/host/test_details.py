@@ -176,7 +176,7 @@ def test_a_zombie_says_that_nothing_is_left() -> None:
     assert (details.state, details.command, details.environment) == ("Z", (), None)
     assert (details.executable, details.cwd, details.devices) == (None, None, ())
     assert details.unreadable == (
-        "It has ended and waits for its parent to take notice: nothing else is left of it.",
+        "It has ended, but its parent has not reaped it yet: nothing else is left of it.",
     )
 
 

@@ -330,7 +330,7 @@ def test_one_in_another_pid_name_space_is_told_as_such(
     family.start(*isolated, *command)
     suspect = only(scanner)
     assert suspect.reason is HoldReason.OTHER_CONTAINER
-    assert suspect.sentence == "it runs in another PID name space, as containers have"
+    assert suspect.sentence == "it runs in another PID namespace, as in a container"
 
 
 @pytest.mark.root
@@ -493,7 +493,7 @@ def test_a_monitor_is_told_as_one_even_where_it_was_left_by_its_parent(
     hold(fake, cards, 100, session=50, group=50, name=name, command=command)
     suspect = only(fakes)
     assert suspect.reason is HoldReason.OBSERVER
-    assert suspect.sentence == "it is a monitor or a service of the machine, by its name"
+    assert suspect.sentence == "by its name it is a monitor or a service of the machine"
 
 
 @pytest.mark.parametrize(
@@ -590,7 +590,7 @@ def test_a_number_that_may_mean_another_process_is_said(
     hold(fake, cards, 100)
     foreign = build.process(4711, start_time=None, visible=False)
     given = snapshot(foreign, pids_are_ours=False)
-    doubt = "; the driver may list it by a number of another PID name space"
+    doubt = "; the driver may list it under its number in another PID namespace"
     assert only(fakes, given).sentence.endswith(doubt)
     assert not only(fakes, snapshot(foreign)).sentence.endswith(doubt)
 

@@ -175,8 +175,8 @@ def test_a_folder_that_cannot_be_created_is_reported(tmp_path: Path) -> None:
     (tmp_path / "state").touch()
     told = failure(AuditLog(tmp_path / "state" / "gpumon"))
     assert told == (
-        f"The log {tmp_path}/state/gpumon/signals.jsonl lacks signals, which were sent all the "
-        "same: Not a directory"
+        "Signals were sent, but are missing in the log "
+        f"{tmp_path}/state/gpumon/signals.jsonl: Not a directory"
     )
 
 

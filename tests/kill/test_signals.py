@@ -100,7 +100,7 @@ def test_a_reused_number_is_refused(family: Family) -> None:
     refused = refusal(msgspec.structs.replace(seen, id=earlier), signal.SIGKILL)
     assert refused.reason is Refusal.REUSED
     assert refused.sentence == (
-        f"{seen.id.pid} is another process by now; the one you chose has ended"
+        f"{seen.id.pid} is another process now; the one you chose has ended"
     )
 
 
@@ -109,7 +109,7 @@ def test_a_process_that_changed_its_user_is_refused(family: Family) -> None:
     seen = lives.target(family.sleeper().pid, uid=os.geteuid() + 1, user="ann")
     refused = refusal(seen, signal.SIGKILL)
     assert refused.reason is Refusal.REUSED
-    assert "not as ann: look at it and choose it again" in refused.sentence
+    assert "not as ann: check it and choose it again" in refused.sentence
 
 
 @pytest.mark.root
@@ -337,11 +337,11 @@ PLACES = {
     None: "ask nobody, or sudo kill -TERM {pid}",
     Workload(slurm_job="88123"): "ask nobody, or an operator runs scancel 88123",
     Workload(container=Container("docker", "a" * 64, "llama-ft")): (
-        "ask nobody, or docker stop llama-ft, which ends all that is in it"
+        "ask nobody, or docker stop llama-ft, which ends everything in it"
     ),
     Workload(container=Container("docker", name="$(reboot)\x1b[0m")): (
         "ask nobody, or docker stop '$(reboot)\N{REPLACEMENT CHARACTER}[0m', "
-        "which ends all that is in it"
+        "which ends everything in it"
     ),
     Workload(container=Container("podman", "a" * 64, "llama-ft")): (
         "ask nobody, or sudo kill -TERM {pid}"

@@ -59,7 +59,7 @@ def indices(
         (" ", [], 'ends at " "'),
         ("0,,1", [0], 'ends at ""'),
         ("0,1,", [0, 1], 'ends at ""'),
-        ("0,1,2,1", [], '"1" is named twice, and then CUDA shows no GPU'),
+        ("0,1,2,1", [], '"1" is named twice, so CUDA shows no GPU'),
         ("0,-1,0", [0], 'ends at "-1"'),
         ("GPU-9e8d35e3", [1], ""),
         (f"{UUIDS[3]},{UUIDS[0]}", [3, 0], ""),
@@ -99,7 +99,7 @@ def test_what_no_document_says_is_doubted(value: str, seen: list[int]) -> None:
     assert not meaning.certain
     assert [device.gpu_index for device in meaning.devices] == seen
     assert meaning.sentence.startswith("probably ")
-    assert "is written nowhere" in meaning.why
+    assert "is not documented" in meaning.why
 
 
 def test_the_sentence_names_each_card() -> None:
@@ -144,7 +144,7 @@ def test_the_cards_may_come_in_any_order() -> None:
     ("value", "uuid", "certain", "why"),
     [
         ("MIG-c0ffee22-2222", "MIG-c0ffee22-2222", True, ""),
-        ("MIG-c0ffee22", "MIG-c0ffee22-2222", False, "for a whole UUID is written nowhere"),
+        ("MIG-c0ffee22", "MIG-c0ffee22-2222", False, "for a whole UUID is not documented"),
         (f"MIG-{UUIDS[0]}/9/0", "MIG-c0ffee22-2222", True, ""),
         (
             "MIG-c0ffee22-2222,MIG-c0ffee00-1111",
@@ -153,7 +153,7 @@ def test_the_cards_may_come_in_any_order() -> None:
             "one MIG device at most",
         ),
         (None, "MIG-c0ffee00-1111", False, "GPU 0 has MIG on: of its devices CUDA takes the first"),
-        ("0", "MIG-c0ffee00-1111", False, "CUDA may count the GPUs otherwise"),
+        ("0", "MIG-c0ffee00-1111", False, "CUDA may number the GPUs differently"),
         ("1,0", "MIG-c0ffee00-1111", False, "and no other GPU"),
         (UUIDS[0], "MIG-c0ffee00-1111", False, "GPU 0 has MIG on"),
     ],

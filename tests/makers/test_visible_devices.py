@@ -171,6 +171,6 @@ def test_a_uuid_of_another_maker_leaves_no_doubt_about_amds_gpus() -> None:
 
 
 def test_counting_is_a_doubt_where_there_are_several_gpus_of_amd() -> None:
-    assert "PCI-0000:c4:00.0 has no UUID" in ROCM.doubt([APU.uuid], ALL)
+    assert "PCI-0000:c4:00.0: selected by index, for lack of a UUID" in ROCM.doubt([APU.uuid], ALL)
     assert ROCM.doubt([APU.uuid], [APU]) == ""
     assert ROCM.doubt([AMD[0].uuid], ALL) == ""

@@ -384,7 +384,7 @@ def test_a_gpu_that_needs_a_reset_is_not_handed_out(site: Site) -> None:
     for more in ([], ["--free", "1G"]):
         arguments = [*selecting, "--verbose", "-n", str(len(sound) + 1), *more]
         told = subprocess.run(arguments, capture_output=True, text=True, check=False).stderr
-        assert "XID 79, when is not known: the GPU fell off the bus" in told
+        assert "XID 79 at an unknown time: the GPU fell off the bus" in told
         assert f"only {len(sound)} GPUs fit" in told
 
 

@@ -107,7 +107,7 @@ def test_a_reused_number_gets_nothing(host: RemoteHost, family: Family) -> None:
     earlier = msgspec.structs.replace(seen, id=ProcessId(seen.id.pid, seen.id.start_time - 1))
     refused = refusal(host, earlier, signal.SIGKILL)
     assert refused.reason is Refusal.REUSED
-    assert "is another process by now" in refused.sentence
+    assert "is another process now" in refused.sentence
     assert process.poll() is None
 
 

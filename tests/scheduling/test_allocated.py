@@ -71,7 +71,7 @@ def test_inside_a_job_only_its_gpus_fit(job: str, environment: dict[str, str]) -
     assert fitting(found) == [1]
     refusal = found[0].refusal
     assert refusal is not None
-    assert refusal.sentence == f"it is not one of slurm {job}, this job's"
+    assert refusal.sentence == f"it is not one of this job's GPUs (slurm {job})"
 
 
 def test_as_many_gpus_are_left_as_jobs_have_somewhere() -> None:
@@ -168,7 +168,7 @@ def test_inside_a_job_that_slurm_does_not_list_the_others_count_as_ever() -> Non
         (
             replace(ANN, job="88123+\x1b[2J", devices=("GPU-0",)),
             INSIDE,
-            "it is not one of slurm 88123+�[2J, this job's",
+            "it is not one of this job's GPUs (slurm 88123+�[2J)",
         ),
     ],
 )

@@ -20,7 +20,7 @@ def with_servers(page: str) -> str:
         memory = "no setting"
         if engine.memory_setting is not None:
             memory = f"`{engine.memory_setting}`, {engine.memory_default}"
-        metrics = "not asked"
+        metrics = "not queried"
         if engine.metrics_path is not None:
             metrics = f"`:{engine.default_port}{engine.metrics_path}`"
         if engine.metrics_option is not None:

@@ -190,7 +190,7 @@ def test_a_key_on_a_process_of_a_watched_job_cancels_the_job(machine: Machine) -
 
 def test_a_process_that_has_left_is_not_watched(machine: Machine) -> None:
     machine.see(gpu())
-    assert machine.controller.toggle(process()).endswith("is on no GPU any more")
+    assert machine.controller.toggle(process()).endswith("is no longer on a GPU")
     assert machine.controller.watched == Watched()
 
 

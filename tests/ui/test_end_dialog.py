@@ -177,14 +177,14 @@ async def test_an_invisible_process_is_announced_as_refused() -> None:
     hidden = another(5, None, uid=None, user=None)
     async with asked(hidden) as (dialog, pilot, _):
         seen = await look(pilot, dialog)
-        assert "not visible here: it will be refused" in seen
+        assert "not visible here: it gets no signal" in seen
         assert "frees no memory" in seen
 
 
 async def test_memory_of_processes_without_permission_is_not_promised() -> None:
     async with asked(TRAINING, another(5, uid=BO, user="bo")) as (dialog, pilot, _):
         seen = await look(pilot, dialog)
-        assert "bo's, not yours: it will not be permitted" in seen
+        assert "it belongs to bo: you may not signal it" in seen
         assert "will free about 40.0 GiB on GPU 0" in seen
 
 
@@ -194,7 +194,7 @@ async def test_children_of_another_are_marked(count: int) -> None:
     async with asked(TRAINING, size=(100, 60)) as (dialog, pilot, _):
         seen = await look(pilot, dialog, children)
         assert seen.count("bo's, not yours") == count
-        assert f"{count} of these will not be permitted" in seen
+        assert f"{count} of these get no signal" in seen
     async with asked(TRAINING, uid=0, size=(100, 60)) as (dialog, pilot, _):
         assert "not yours" not in await look(pilot, dialog, children)
 
@@ -278,7 +278,7 @@ async def test_without_a_permitted_target_nothing_can_be_sent() -> None:
     async with asked(*others, size=(100, 40)) as (dialog, pilot, answers):
         seen = await look(pilot, dialog)
         assert dialog.query_one("#send", Button).disabled
-        assert "nothing can be sent: not yours but bo's" in seen
+        assert "no signal can be sent: owned by bo" in seen
         await pilot.press("right", "enter")
         await until(pilot, lambda: answers, "the answer")
         assert answers == [None]
@@ -293,7 +293,7 @@ async def test_without_a_permitted_target_nothing_can_be_sent() -> None:
 
 async def test_ancestors_of_gpumon_are_named_and_excluded() -> None:
     async with asked(another(5), TRAINING) as (dialog, pilot, answers):
-        assert "neither it nor its children get a signal" in await look(
+        assert "it and its children get no signal" in await look(
             pilot, dialog, protected=[ProcessId(5, 7)]
         )
         await pilot.press("right", "enter")

@@ -345,9 +345,9 @@ async def test_the_end_of_a_job_is_requested_as_a_whole() -> None:
         assert app.asked_name == f"job {job.label}"
         app.asked.clear()
         history.add(at(60))
-        await shown(pilot, "None of its processes is on a GPU since 12:01")
+        await shown(pilot, "None of its processes has been on a GPU since 12:01")
         await pilot.press("k")
-        await shown(pilot, "is on no GPU any more")
+        await shown(pilot, "is no longer on a GPU")
         assert app.asked == []
 
 
@@ -411,7 +411,7 @@ async def test_details_of_an_invisible_process_are_not_read() -> None:
         await shown(pilot, "Not visible here")
         assert host.looks == 0
         await pilot.press("y")
-        await shown(pilot, "that number means another process")
+        await shown(pilot, "another process may have this number")
         assert app.clipboard == ""
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DOWN, ENTER, CTRL_P = "\x1b[B", "\r", "\x10"
 ESCAPE = "\x1b[27u"
 """As terminals with the keyboard protocol send it: not the beginning of another key."""
-REFUSED = "in a browser gpumon only shows"
+REFUSED = "gpumon is read-only in a browser"
 NAMED = {
     "escape": ESCAPE,
     "enter": ENTER,

@@ -101,7 +101,7 @@ class Apprise(Channel, frozen=True):
         reason = masked(ended.last_line, (secret,))
         because = f": {reason}" if reason else ""
         if ended.status == _UNKNOWN_URL:
-            raise DeliveryError(f"apprise does not know such a URL{because}")
+            raise DeliveryError(f"apprise does not support this URL{because}")
         if ended.status == _FAILED:
             raise DeliveryError(f"apprise could not send it{because}", again=True)
         raise DeliveryError(status_in_words(ended._replace(last_line=reason)))

@@ -152,7 +152,7 @@ class Channel(Struct, frozen=True):
             return error
         except Exception as error:  # noqa: BLE001 - a thread must go on with the next notice
             # Texts of exceptions are not repeated: they may hold secrets.
-            return DeliveryError(f"it met an unexpected error ({type(error).__name__})")
+            return DeliveryError(f"an unexpected error occurred ({type(error).__name__})")
         return None
 
 

@@ -50,7 +50,8 @@ class RocmDevices(VisibleDevices):
         counted = [uuid for uuid in uuids if not uuid.startswith(self.uuid_prefix)]
         if not counted or not several:
             return ""
-        return f"{', '.join(counted)} has no UUID and is counted, and ROCm may count otherwise."
+        names = ", ".join(counted)
+        return f"{names}: selected by index, for lack of a UUID; ROCm may number GPUs differently."
 
     def selecting_variable(self, environment: Mapping[str, str], gpus: Sequence[Gpu]) -> str | None:
         """See ``VisibleDevices.selecting_variable``.
@@ -82,7 +83,7 @@ class RocmDevices(VisibleDevices):
             counted = counted or (first is None and bool(seen))
         if counted and len({gpu.name for gpu in own}) > 1:
             reading.doubts.append(
-                "the GPUs are not all of one model, and in which order ROCm counts them is not "
-                "known here: UUIDs leave no doubt"
+                "the GPUs are not all of one model, and the order in which ROCm numbers them is "
+                "not known here: use UUIDs to be certain"
             )
         return reading.meaning(seen)

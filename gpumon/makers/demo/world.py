@@ -351,7 +351,7 @@ class World:
         stopped = effects.stopped(holder.id, now)
         if role.name in _OBSERVERS:
             reason = HoldReason.OBSERVER
-            sentence = "it is a monitor or a service of the machine, by its name"
+            sentence = "by its name it is a monitor or a service of the machine"
         elif parent.id.pid == INIT:
             reason = HoldReason.ORPHAN
             sentence = f"{self._loss(role.actor.parent, now, effects)}; init took it over"

@@ -42,12 +42,12 @@ class LevelZeroDevices(VisibleDevices):
         if environment.get(order) != "1" and len(slots) > 1:
             reading.doubts.append(f"without {order}=1 the order of the GPUs is not known here")
         if environment.get(hierarchy) != _BY_CARD and any(" Max 1" in (g.name or "") for g in own):
-            reading.doubts.append(f"without {hierarchy}={_BY_CARD} the tiles of a card are counted")
+            reading.doubts.append(f"without {hierarchy}={_BY_CARD} the tiles of a GPU are counted")
         found: dict[str, Gpu] = {}
         for entry in map(str.strip, value.split(",")):
             number = entry.partition(".")[0]
             if not (number.isascii() and number.isdigit() and len(number) <= 9):
-                reading.notes.append(f"{quoted(entry)} is no index")
+                reading.notes.append(f"{quoted(entry)} is not an index")
             elif int(number) < len(slots):
                 gpu = by_bus.get(slots[int(number)])
                 if gpu is not None:

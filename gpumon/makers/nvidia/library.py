@@ -176,7 +176,10 @@ NONE_CHOSEN = Trouble(
 
 _NOT_LOADED = Trouble(
     "The NVIDIA driver is not loaded.",
-    "Load it with `sudo modprobe nvidia`; `sudo dmesg | grep -i nvidia` says why if it will not.",
+    (
+        "Load it with `sudo modprobe nvidia`; `sudo dmesg | grep -i nvidia` shows the reason if "
+        "that fails."
+    ),
 )
 
 NO_PERMISSION = Trouble(

@@ -54,7 +54,7 @@ class CudaDevices(VisibleDevices):
         meaning = visible_devices(",".join(indices), _BY_BUS, gpus_of(self.maker, gpus))
         if meaning.certain:
             return ""
-        return f"the indices are not certain: {meaning.why}. --format uuid leaves no doubt."
+        return f"the indices are not certain: {meaning.why}. Use --format uuid to be certain."
 
     def visible(self, environment: Mapping[str, str], gpus: Sequence[Gpu]) -> Meaning:
         """See ``VisibleDevices.visible``."""
@@ -156,7 +156,7 @@ class _Interpreter:
                 self.notes.append(f"the list ends at {quoted(entry)}: {invalid}")
                 return named
             if device in named:
-                self.notes.append(f"{quoted(entry)} is named twice, and then CUDA shows no GPU")
+                self.notes.append(f"{quoted(entry)} is named twice, so CUDA shows no GPU")
                 return []
             named.append(device)
         return named
@@ -173,7 +173,7 @@ class _Interpreter:
         if not 0 <= number < len(self.gpus):
             raise _Invalid(f"there is no GPU {cut(digits)}")
         if str(number) != entry.strip():
-            self.doubts.append(f"how CUDA reads {quoted(entry)} is written nowhere")
+            self.doubts.append(f"how CUDA reads {quoted(entry)} is not documented")
         return Device(self.gpus[number])
 
     def _by_uuid(self, entry: str) -> Device:
@@ -196,16 +196,14 @@ class _Interpreter:
         begun = [device for device in devices if device.uuid.startswith(entry)]
         if len(begun) != 1:
             raise _Invalid("it fits several MIG devices" if begun else "there is no such device")
-        self.doubts.append(
-            f"whether CUDA takes {quoted(entry)} for a whole UUID is written nowhere"
-        )
+        self.doubts.append(f"whether CUDA takes {quoted(entry)} for a whole UUID is not documented")
         return begun[0]
 
     def _check_kind(self, entry: str, kind: str) -> None:
         if entry.startswith(kind):
             return
         if entry.strip().startswith(kind):
-            self.doubts.append("whether CUDA allows a space before a UUID is written nowhere")
+            self.doubts.append("whether CUDA allows a space before a UUID is not documented")
             raise _Invalid("a space stands before it")
         raise _Invalid(f"a list that begins with {kind} holds nothing else")
 
@@ -239,7 +237,7 @@ class _Interpreter:
         """Add doubts about indices if CUDA may not count a GPU."""
         self._doubt_gone(self.gpus)
         if len(self.gpus) > 1 and any(_has_mig(gpu) for gpu in self.gpus):
-            self.doubts.append("where a GPU has MIG on, CUDA may count the GPUs otherwise")
+            self.doubts.append("where a GPU has MIG on, CUDA may number the GPUs differently")
 
     def _doubt_gone(self, gpus: Sequence[Gpu]) -> None:
         for gpu in gpus:

@@ -22,7 +22,10 @@ class _Do:
         "fail on this GPU only, test the GPU with `dcgmi diag -r 3`"
     )
     RESTART = "restart the program; if it comes back, report it with `nvidia-bug-report.sh`"
-    FOLLOW = "look at the error before it, which caused this one; alone it means a killed program"
+    FOLLOW = (
+        "look at the error before it, which caused this one; without such an error, a program was "
+        "killed"
+    )
     NOTHING = "nothing; if it comes often, report it with `nvidia-bug-report.sh`"
     REPAIRED = "nothing now: the next reset of the GPU completes the repair"
     RESET = (
@@ -43,7 +46,7 @@ class _Do:
         "shows which link; if it comes back, have its connection checked"
     )
     POWER = "switch off and connect the power cables of the GPU"
-    UPDATE = "use a host driver and a guest driver that belong together"
+    UPDATE = "use a host driver and a guest driver that match"
     RECOVERY = "do what the driver recommends: the recovery action in `nvidia-smi -q`"
     RESTART_GUEST = "restart the virtual machine"
     MEMORY_OF_HOST = (
@@ -139,7 +142,7 @@ XIDS: dict[int, tuple[str, ErrorSeverity, str]] = {
     125: ("the GPU's settings memory is damaged", _WARNING, _Do.REPORT),
     136: ("an NVLink could not be set up", _WARNING, _Do.NVLINK),
     137: ("an access over an NVLink was refused", _NOTE, _Do.FOLLOW),
-    140: ("memory error that was not recovered from", _WARNING, _Do.RESET),
+    140: ("memory error without recovery", _WARNING, _Do.RESET),
     141: ("an error in CUDA's fast path", _NOTE, _Do.NOTHING),
     143: ("the GPU could not be initialised", _WARNING, _Do.RESET),
     151: ("keys of confidential computing could not be changed", _WARNING, _Do.RESTART_GUEST),

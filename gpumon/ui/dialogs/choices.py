@@ -158,7 +158,7 @@ class ThemesDialog(ListDialog["str | None"]):
         with Vertical(id="themes"):
             yield OptionList(id="names")
             yield Static(id="fault")
-            yield Static("↑↓ look   Enter keep   Esc as before", id="keys")
+            yield Static("↑↓ preview   Enter keep   Esc cancel", id="keys")
 
     def on_mount(self) -> None:
         """Highlight the current theme."""

@@ -325,13 +325,13 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
     def _obstacle(self, target: Target) -> str:
         """Why a process will get no signal, as far as known beforehand; otherwise empty."""
         if target.id in self._protected:
-            return "gpumon itself, or what it runs in: neither it nor its children get a signal"
+            return "gpumon, or a process that it runs in: it and its children get no signal"
         if target.ended or target.id in self._ended:
             return "it has ended: no signal reaches it"
         if target.id.start_time is None:
-            return "not visible here: it will be refused; end it from its own container or host"
+            return "not visible here: it gets no signal; end it from its own container or host"
         if self._is_anothers(target):
-            return f"{_owner(target)}'s, not yours: it will not be permitted"
+            return f"it belongs to {_owner(target)}: you may not signal it"
         return ""
 
     def _is_anothers(self, target: Target) -> bool:
@@ -413,7 +413,7 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
         if not self._whole_tree:
             text.append(", not selected", self._quiet)
         if others := sum(map(bool, map(self._obstacle, self._children))):
-            text.append(f", {others} of these will not be permitted", f"bold {self._alarm}")
+            text.append(f", {others} of these get no signal", f"bold {self._alarm}")
         room = self._line_width - _INDENT
         for child in self._children:
             who = f"{child.id.pid}  "
@@ -436,7 +436,7 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
     def _sum(self) -> str:
         if self._selected and all(map(self._is_anothers, self._selected)):
             owners = sorted({_owner(target) for target in self._selected})
-            return f"nothing can be sent: not yours but {' and '.join(owners)}'s; ask, or use sudo"
+            return f"no signal can be sent: owned by {' and '.join(owners)}; ask them, or use sudo"
         if self._signal not in _ENDING:
             return "frees no memory"
         reached = self._reachable

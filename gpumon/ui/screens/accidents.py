@@ -70,7 +70,7 @@ class AccidentsScreen(CursorPage["Accident"]):
     @property
     def footer_keys(self) -> Sequence[FooterKey]:
         """See ``PaintedScreen.footer_keys``."""
-        opened = [footer_key("open moment", label="go there")] if self._items else []
+        opened = [footer_key("open moment", label="go to this time")] if self._items else []
         return (footer_key("back"), footer_key("help"), *opened, SCROLL)
 
     def follow(self) -> None:

@@ -79,7 +79,7 @@ class AlertsScreen(CursorPage["Notice"]):
         elif any(gpu.uuid == notice.gpu_uuid for gpu in latest.gpus) and notice.gpu_uuid:
             self._workspace.open_page(notice.gpu_uuid)
         elif notice.pid is not None:
-            self.say(f"process {notice.pid} is on no GPU any more")
+            self.say(f"process {notice.pid} is no longer on a GPU")
         else:
             self.say("its GPU is not in the driver's list any more")
 

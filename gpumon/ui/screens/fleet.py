@@ -116,9 +116,9 @@ class FleetScreen(ListScreen[FleetView, FleetLayout]):
     def action_filter(self) -> None:
         """Open the filter line."""
         if self._view.listing is FleetListing.USERS:
-            self.say("users have no filter: Enter shows the processes of one")
+            self.say("there is no filter for users: Enter shows the processes of a user")
         elif self._view.listing is FleetListing.MACHINES:
-            self.say("the machines of a job have no filter")
+            self.say("there is no filter for the machines of a job")
         else:
             super().action_filter()
 

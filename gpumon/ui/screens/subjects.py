@@ -247,7 +247,7 @@ class ProcessScreen(PageScreen):
             return ""
         alive = self._alive_at is not None and self._alive_at >= self._gone_at
         still = "it is still running, on no GPU" if alive else "it may have ended"
-        return self.gone_text(f"In no GPU's process list since {{since}}: {still}.")
+        return self.gone_text(f"Not in any GPU's process list since {{since}}: {still}.")
 
     def state_help(self) -> list[HelpSection]:
         """See ``PaintedScreen.state_help``."""
@@ -366,7 +366,7 @@ class JobScreen(PageScreen):
             now, history.process_idle, history.thresholds.idle_after, mig=mig_indices(gpus)
         )
         gone = self.gone_text(
-            "None of its processes is on a GPU since {since}; these are its last values."
+            "None of its processes has been on a GPU since {since}; these are its last values."
         )
         return job_rows(self._job, gone, gpus, context, width)
 
@@ -389,7 +389,7 @@ class JobScreen(PageScreen):
         """Request its end."""
         job = self._job
         if self._gone_at is not None:
-            self.say(f"{job.label} is on no GPU any more")
+            self.say(f"{job.label} is no longer on a GPU")
         elif not job.processes:
             self.say(no_process_of(job))
         else:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from gpumon.model.processes import ProcessId
 
 NO_PID_OF_THE_PAST = (
-    "this is the past: the number may be another process's by now, so nothing is copied"
+    "this is the past: another process may have this number now, so nothing is copied"
 )
 
 _BELL_SECONDS = 1.0
@@ -85,7 +85,7 @@ def copy(app: App[Any], text: str) -> str:
     if "TMUX" in os.environ:
         return f"{text}   copied if tmux has `set -s set-clipboard on`"
     if "STY" in os.environ:
-        return f"{text}   to be copied by hand: screen keeps it from the terminal"
+        return f"{text}   copy it by hand: screen does not pass it to the terminal"
     return f"{text}   copied, if the terminal allows it"
 
 
@@ -101,7 +101,7 @@ def copy_kill(app: App[Any], process: ProcessId, machine: str | None = None) -> 
         The message for the user: the line, or why there is none.
     """
     if process.start_time is None:
-        return f"{process.pid} is not visible here: that number means another process, or none"
+        return f"{process.pid} is not visible here: another process may have this number"
     if machine is None:
         return copy(app, f"kill {process.pid}")
     # Refused where the name reaches another machine, which has no process with this start.

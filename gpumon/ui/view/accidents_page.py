@@ -78,8 +78,8 @@ def _notes(
         yield "Nothing is recorded yet."
     elif not reports:
         since = moment_text(first, now)
-        yield f"No accident is known since {since}, where the recording begins."
-        yield "They are read from the kernel log, where gpumon may read it."
+        yield f"No accident is known since {since}, when the recording began."
+        yield "gpumon reads them from the kernel log, if it may."
     if not is_complete:
         yield "The log has not been searched completely yet."
 
@@ -98,7 +98,7 @@ def _cells(parts: Sequence[str], when: int, width: int) -> list[str]:
 
 
 def _heading(when: int, width: int) -> Row:
-    parts = ("WHEN", "GPU", "WHAT", "WHOSE", "LEFT", "GPU-H GONE")
+    parts = ("WHEN", "GPU", "WHAT", "PROCESS", "LEFT", "GPU-H LOST")
     return fill([(" " * _MARGIN, ""), (" ".join(_cells(parts, when, width)), "dim")], width)
 
 

@@ -454,7 +454,7 @@ MEMORY = _gpu_series(
     whole="memory_total",
     name="memory",
     short="mem",
-    about="memory, of all there is",
+    about="memory, of the total",
 )
 POWER = _gpu_series(
     "power",

@@ -348,7 +348,7 @@ def _table(
 def _unless_well(state: Finding) -> Finding:
     if state.severity is not Severity.QUIET:
         return state
-    sentence = "What led to this moment is still being looked at."
+    sentence = "gpumon is still analysing the history before this moment."
     return replace(state, sentence=sentence, short="…", brief="…")
 
 

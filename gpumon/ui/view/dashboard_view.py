@@ -342,7 +342,7 @@ def toggle_only_user(
 def narrow_to_user(view: View, user: str | None) -> View | tuple[View, str]:
     """Show only the processes of a user; ``None`` is an unknown user."""
     if user is None:
-        return view, "whose these are is not visible here"
+        return view, "the owner of these is not visible here"
     return clear_message(narrow(view, replace(view.narrowing, mine=None, only_user=user)))
 
 
@@ -380,7 +380,7 @@ def no_process(view: View, layout: Layout) -> str:
     if view.gpu is not None and view.gpu_tags:
         return f"only processes can be ended, and only GPUs are tagged: {side} goes to processes"
     if view.gpu is not None:
-        return f"a GPU has the cursor, and no process: {side} goes back to the processes"
+        return f"the cursor is on a GPU, not on a process: {side} goes back to the processes"
     if not layout.entries:
         return "no process is listed"
     if layout.entry is not None and layout.entry.job is not None:

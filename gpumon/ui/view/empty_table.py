@@ -25,7 +25,7 @@ def empty_table_text(snapshot: Snapshot, narrowing: ProcessFilter, width: int) -
     if is_from_metrics(snapshot):
         return "Prometheus has no processes: only the host itself knows them · gpumon --hosts"
     if has_no_lists(snapshot):
-        return "This log does not say who was on the GPUs."
+        return "This log does not record who was on the GPUs."
     if snapshot.processes:
         return _no_match(snapshot, narrowing, width)
     reasons = {gpu.unknown.get("processes") for gpu in snapshot.gpus}
@@ -36,11 +36,11 @@ def empty_table_text(snapshot: Snapshot, narrowing: ProcessFilter, width: int) -
         or gpu.unknown.get("processes") is Unknown.NO_PERMISSION
     ]
     if len(denied) == len(snapshot.gpus):
-        return "no permission to list the processes · `gpumon doctor` says what to do"
+        return "no permission to list the processes · `gpumon doctor` shows what to do"
     if snapshot.processes_at is None:
         return "the processes have not been read yet"
     if reasons != {None}:
-        return "no process is listed; the list of a GPU is unknown"
+        return "no process is listed, but the list of a GPU is unknown"
     if snapshot.host.in_container:
         return "no process of this container is on a GPU; those outside are not listed here"
     return "no process is on a GPU"

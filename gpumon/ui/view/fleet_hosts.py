@@ -227,8 +227,7 @@ def _user_name(user: str | None) -> str:
 HOST_COLUMNS: tuple[Column[HostItem], ...] = (
     Column(
         *("host", "HOST", 0),
-        "Its name, as it was given; sorted by it, hosts stand in the order in which they were "
-        "named.",
+        "Its name, as you gave it; sorting by it restores the order in which you named the hosts.",
         lambda item: item.host.index,
         lambda item: printable(item.host.name),
         style="strong",
@@ -261,7 +260,7 @@ HOST_COLUMNS: tuple[Column[HostItem], ...] = (
         draw=_state,
     ),
     Column(
-        *("memory_used", "MEMORY", _MEMORY_WIDTH, "GPU memory in use, of all there is."),
+        *("memory_used", "MEMORY", _MEMORY_WIDTH, "GPU memory in use, of the total."),
         lambda item: item.host.memory_used,
         draw=_memory,
     ),
@@ -332,8 +331,8 @@ _CELLS = (
     ("○", "a free GPU"),
     ("▁ ▇", "the level is the memory in use; the colour is the load, stronger where it is higher"),
     ("▲ ✖", "a GPU that needs attention; the state says why"),
-    ("◌ ◔", "a host that is down or silent: the rest of its line was so when it last answered"),
-    ("≥", "at least: a host is missing in the sum, or a GPU in that of its host"),
+    ("◌ ◔", "a host that is down or silent: the rest of its line is from its last answer"),
+    ("≥", "at least: a host, or a GPU of a host, is missing in the sum"),
 )
 
 

@@ -97,14 +97,14 @@ JOB_COLUMNS: tuple[Column[JobItem], ...] = (
         descends=False,
     ),
     Column(
-        *("user", "USER", 10, "Whose job it is."),
+        *("user", "USER", 10, "The user of the job."),
         *(lambda item: item.job.users[0] if item.job.users else None, _users, "user"),
         left=True,
         descends=False,
     ),
-    _amount("gpu", "GPUS", 5, "How many GPUs it is on or was given.", "gpus", str, ""),
+    _amount("gpu", "GPUS", 5, "How many GPUs it is on or was allocated.", "gpus", str, ""),
     _amount(
-        *("unused", "UNUSED", 7, "How many GPUs a scheduler gave it that nobody computes on."),
+        *("unused", "UNUSED", 7, "How many of its allocated GPUs have no computing process."),
         *("unused", lambda count: str(count or ""), "state.note"),
     ),
     _amount(
@@ -134,7 +134,7 @@ JOB_COLUMNS: tuple[Column[JobItem], ...] = (
 """The columns of jobs, in order; the last one takes the remaining width."""
 
 _NODE_HOST = 16
-_POWER = "W of the machine's GPUs that it is on or was given."
+_POWER = "W of the machine's GPUs that it is on or was allocated."
 
 NODE_COLUMNS: tuple[Column[JobNode], ...] = (
     Column(
@@ -144,11 +144,11 @@ NODE_COLUMNS: tuple[Column[JobNode], ...] = (
         descends=False,
     ),
     Column(
-        *("gpu", "GPUS", 5, "How many of its GPUs the job is on or was given."),
+        *("gpu", "GPUS", 5, "How many of its GPUs the job is on or was allocated."),
         *(attrgetter("gpus"), lambda node: number(node.gpus)),
     ),
     Column(
-        *("unused", "UNUSED", 7, "How many of these nobody computes on."),
+        *("unused", "UNUSED", 7, "How many of these have no computing process."),
         *(attrgetter("unused"), _unused, "state.note"),
     ),
     Column(

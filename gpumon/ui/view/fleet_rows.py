@@ -168,7 +168,7 @@ def _empty_text(layout: FleetLayout) -> str:
         return "connecting …"
     if view.listing is FleetListing.MACHINES:
         return f"the job has ended, or its machines do not answer · {keycap('clear')} shows all"
-    return "no process on any host that answers"
+    return "no process is on a GPU of any host that answers"
 
 
 def _rule_texts(layout: FleetLayout, now: float) -> tuple[str, str, str]:
@@ -228,7 +228,7 @@ def _rule(text: str, about: str, shown: str, width: int) -> Row:
 
 _FIRST = (
     footer_key("sort_free", label="free first"),
-    footer_key("sort_state", label="sick first"),
+    footer_key("sort_state", label="worst first"),
 )
 
 

@@ -111,7 +111,7 @@ def narrow(view: FleetView, text: str) -> FleetView:
 def narrow_to_user(view: FleetView, user: str | None) -> FleetView | tuple[FleetView, str]:
     """Show the processes of a user; ``None`` is an unknown user."""
     if user is None:
-        return view, "whose these are is not visible there"
+        return view, "the owner of these is not visible there"
     quoted = user.replace('"', '""')
     text = f"user={user}" if user.isalnum() else f'user="{quoted}"'
     return narrow(show_list(view, FleetListing.PROCESSES), text)

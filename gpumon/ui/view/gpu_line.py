@@ -139,14 +139,14 @@ _FIRST_COLUMNS: tuple[Column[GpuLine], ...] = (
     ),
     Column(
         *("memory", "memory", 0),
-        "used by processes, of all there is; what the driver reserves is left out",
+        "used by processes, of the total; without what the driver reserves",
         lambda item: item.memory,
         draw=_memory,
     ),
     Column("memory_bar", "", 0, "", lambda item: item.memory, draw=_memory_bar),
     Column(
         *("util", "util", 0),
-        "share of time in which any kernel ran; says nothing of how full the chip was",
+        "share of time in which any kernel ran; does not show how full the GPU was",
         lambda item: item.gpu.utilization_gpu,
         draw=_utilization,
     ),
@@ -165,8 +165,10 @@ _FIRST_COLUMNS: tuple[Column[GpuLine], ...] = (
 _LAST_COLUMNS: tuple[Column[GpuLine], ...] = (
     Column(
         *("spark", "power 60 s", 0),
-        "power against its cap over the last minute: low while a kernel is stuck or fills only a "
-        "part of the chip, whatever util says; or another value, named in the heading",
+        (
+            "power against its cap over the last minute: low if a kernel is stuck or fills only a "
+            "part of the GPU, even at high util; or another value, named in the heading"
+        ),
         lambda item: item.graph,
         left=True,
         draw=_graph,

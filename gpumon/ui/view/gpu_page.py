@@ -326,8 +326,11 @@ def _others(account: Account, note: str, known: str, width: int) -> list[Row]:
     if account.unseen:
         many = account.unseen != 1
         rows += text_rows(
-            f"{counted(account.unseen, 'process', 'es')} of other users could not be looked "
-            f"into: only root can tell whether {'they hold' if many else 'it holds'} the GPU.",
+            (
+                f"{counted(account.unseen, 'process', 'es')} of other users could not be "
+                f"inspected: only root can see whether {'they hold' if many else 'it holds'} the "
+                "GPU."
+            ),
             width,
             "state.note",
         )

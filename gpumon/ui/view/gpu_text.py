@@ -30,11 +30,14 @@ if TYPE_CHECKING:
 
 _BELOW = {
     Severity.GOOD: ("○", "free"),
-    Severity.QUIET: ("●", "busy, nothing to say"),
+    Severity.QUIET: ("●", "busy, nothing to report"),
 }
 _ABOVE = {
     Severity.NOTE: ("△", "worth knowing: why it is slow, a program's XID, memory that grows"),
-    Severity.WARNING: ("▲", "look: hot, slowed down, perhaps stuck, unattributed memory"),
+    Severity.WARNING: (
+        "▲",
+        "needs attention: hot, slowed down, perhaps stuck, unattributed memory",
+    ),
     Severity.CRITICAL: ("✖", "the GPU does not answer, or is lost"),
 }
 _OWN_SIGNS = [rule.sign for rule in RULES.values() if rule.sign is not None]

@@ -546,7 +546,7 @@ def exactly(rows: list[Row], width: int, height: int) -> list[Row]:
 def own_cost_sentence(cost: OwnCost | None) -> str:
     """Gpumon's own cost, as a sentence."""
     if cost is None or cost.cpu_percent is None or cost.driver_share is None:
-        return "gpumon is still measuring what it costs itself."
+        return "gpumon is still measuring its own cost."
     tick = "" if cost.tick_seconds is None else f", {cost.tick_seconds * 1000:.1f} ms a sample"
     missed = f", {counted(cost.missed_ticks, 'sample')} skipped" if cost.missed_ticks else ""
     return (

@@ -44,8 +44,8 @@ _READING_WIDTH = 110
 
 _SIGNS = (
     ("– ·", "unknown, never zero"),
-    ("≥", "at least: it held already when gpumon started"),
-    ("?", "a guess from the evidence, such as stuck? for a job that computes at hardly any power"),
+    ("≥", "at least: it began before gpumon started"),
+    ("?", "a guess from the evidence, such as stuck? for a busy job that draws little power"),
     ("▸", "the line under the cursor; it stays on that process, however the list moves"),
     ("●", "tagged; ◉ tagged and under the cursor"),
     ("▼ ▲", "sorted by this column, largest or smallest first"),
@@ -60,18 +60,18 @@ _SIGNS = (
         "kernels run, but the driver lists no process: it may be in another container",
     ),
     ("orphan", "a process whose parent has ended, such as a data loader that outlived its run"),
-    ("grey row", "not visible here: a process of another container, or of a hidden /proc"),
+    ("grey row", "not visible here: a process of another container, or hidden in /proc"),
     ("★", "watched: you are notified when this GPU is free, or this process or job ends"),
     ("! 2 alerts", "new notifications, which you have not seen on the page of alerts"),
-    ("‹", "commands are scrolled to the side; what stands before is cut off"),
-    ("✓ …", "processes being ended: settled; still waited for"),
-    ("PAUSED", "the screen does not change; sampling goes on"),
-    ("DEMO", "a machine that does not exist"),
-    ("REWIND", "a moment of the past, since gpumon was started"),
-    ("HISTORY", "a moment before that, from the history that gpumon log --local keeps"),
-    ("REPLAY", "a log is shown, no machine; nothing can be ended in it"),
+    ("‹", "commands are scrolled to the right; their beginning is cut off"),
+    ("✓ …", "processes being ended: done; still waiting"),
+    ("PAUSED", "the screen does not change; sampling continues"),
+    ("DEMO", "a simulated machine"),
+    ("REWIND", "the past, since gpumon was started"),
+    ("HISTORY", "the past before that, from the history that gpumon log --local keeps"),
+    ("REPLAY", "a log is shown, not this machine; nothing can be ended in it"),
     ("● 12 MB 5m", "a log is being written: how much, how long; in red: samples are being lost"),
-    ("no answer", "how long a GPU has not answered: its values are as old as that"),
+    ("no answer", "how long a GPU has not answered: its values are that old"),
 )
 
 

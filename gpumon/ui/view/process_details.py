@@ -25,7 +25,7 @@ HIDDEN = "••••••"
 
 _LEAST_LABEL = 22
 _COUNTED_INSIDE = (
-    "GPUs of its container, counted there: which of the machine's those are is not known here"
+    "numbers of GPUs inside its container; their numbers on the machine are not known here"
 )
 _DEEPEST = 12
 """The deepest level of the family that is indented."""

@@ -80,7 +80,7 @@ _CAPTION = 36
 _GRAPH_ROWS = 2
 _LOOKING = "being looked up …"
 _NOT_VISIBLE = (
-    "Not visible here: it runs in another PID name space, or /proc hides it. Only the "
+    "Not visible here: it runs in another PID namespace, or /proc hides it. Only the "
     "driver's values are known."
 )
 _UNSEEN = "It ended before gpumon saw it. Only the driver's values are known."

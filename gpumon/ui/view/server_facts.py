@@ -58,7 +58,7 @@ def _load_facts(server: InferenceServer, load: ServerLoad | None) -> Iterator[Fa
     elif engine is not None and engine.metrics is None:
         yield Fact("requests", f"{engine.name} does not report them", "dim")
     elif load is None:
-        yield Fact("requests", "not known", "dim", "only your own servers are asked")
+        yield Fact("requests", "not known", "dim", "gpumon queries only your own servers")
     else:
         yield from _request_facts(load)
     if load is not None and load.models and load.models != (server.model,):

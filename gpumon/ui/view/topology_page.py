@@ -20,7 +20,7 @@ _GAP = 2
 _LABEL_WIDTH = 8
 
 _MEANINGS = {
-    Link.NVLINK: "NVLink; the number of links between the two GPUs that are up",
+    Link.NVLINK: "NVLink; # is the number of links that are up between the two GPUs",
     Link.XGMI: "AMD's links between GPUs; XGMI-2 goes through one GPU between the two",
     Link.BOARD: "on one board",
     Link.SWITCH: "through at most one PCIe switch",

@@ -70,7 +70,7 @@ def _host_names(use: FleetUser, width: int) -> Sequence[Field]:
 
 
 _USER = Column[Any](
-    *("user", "USER", 14, "Whose processes these are."),
+    *("user", "USER", 14, "The user."),
     *(attrgetter("user"), lambda use: printable(use.user or UNKNOWN), "user"),
     left=True,
     descends=False,
@@ -103,15 +103,17 @@ _GPUS = Column[Any](
 _ALLOCATED: tuple[Column[UserUse], ...] = (
     Column(
         *("allocated", "ALLOC", 8),
-        "Which GPUs a scheduler such as Slurm has given to the user's jobs; +1 is one more, of "
-        "which it is not known which. Only where there is a scheduler.",
+        (
+            "The GPUs that a scheduler such as Slurm has allocated to the user's jobs; +1 is one "
+            "more whose number is not known. Only where there is a scheduler."
+        ),
         lambda use: with_allocated((), use.allocated),
         lambda use: gpus_text(use.allocated),
         descends=False,
     ),
     Column(
         *("unused", "UNUSED", 7),
-        "How many of these nobody computes on.",
+        "How many of these have no computing process.",
         *(lambda use: unused_count(use.allocated), _unused),
         "state.note",
     ),
@@ -120,14 +122,19 @@ USER_COLUMNS: tuple[Column[UserUse], ...] = (
     *(_USER, _PROCESSES, _GPUS, *_ALLOCATED, _MEMORY),
     Column(
         *("share", "SHARE", 6),
-        "That as a part of the memory of all GPUs that report theirs; the bar is the same. ≥ while "
-        "a GPU does not answer.",
+        (
+            "The same as a share of the memory of all GPUs that report it; the bar shows it too. ≥ "
+            "while a GPU does not answer."
+        ),
         *(attrgetter("share"), _share),
     ),
     Column(
         *("gpu_hours", "GPU-HOURS", 10),
-        "Hours on GPUs since gpumon began to look, two GPUs for an hour are two; ended processes "
-        "count, several on one GPU count once. The rule above the list says since when.",
+        (
+            "Hours on GPUs since gpumon began to sample: two GPUs for an hour are two. Ended "
+            "processes count; several on one GPU count once. The line above the list shows since "
+            "when."
+        ),
         attrgetter("gpu_seconds"),
         lambda use: UNKNOWN if use.gpu_seconds is None else f"{use.gpu_seconds / 3600:.1f}",
     ),
@@ -147,7 +154,10 @@ FLEET_USER_COLUMNS: tuple[Column[FleetUser], ...] = (
     _MEMORY,
     Column(
         *("unused", "UNUSED", 7),
-        "How many GPUs a scheduler has given to the user's jobs that nobody computes on.",
+        (
+            "How many GPUs that a scheduler has allocated to the user's jobs have no computing "
+            "process."
+        ),
         *(attrgetter("unused"), lambda use: "" if use.unused == 0 else number(use.unused)),
         "state.note",
     ),

@@ -43,7 +43,7 @@ def test_what_fails_is_one_sentence_without_the_url() -> None:
     secret = "s3cr3t-t0ken"  # noqa: S105 - nobody has it
     for url in (f"nosuch://{secret}@host", secret):
         sentence = failure(Apprise(url)) or ""
-        assert sentence.startswith("apprise does not know such a URL")
+        assert sentence.startswith("apprise does not support this URL")
         assert secret not in sentence
     with answering(answer(secret.encode(), "500 Error")) as server:
         channel = Apprise(f"json://user:{secret}@127.0.0.1:{server.port}/{secret}")

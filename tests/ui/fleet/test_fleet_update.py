@@ -216,7 +216,7 @@ def test_the_footer_offers_what_works() -> None:
 
     assert "open" not in labels()
     hand.press(list_view.move, 1)
-    assert {"open", "filter", "free first", "sick first"} <= set(labels())
+    assert {"open", "filter", "free first", "worst first"} <= set(labels())
     hand.press(fleet_view.switch_listing, "users")
     assert not {"filter", "free first"} & set(labels())
     assert next(key for key in fleet_keys(hand.layout) if key.label == "users").on

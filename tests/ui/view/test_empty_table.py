@@ -90,11 +90,11 @@ def test_lists_that_nobody_could_read_are_not_called_empty() -> None:
     view = View(interval=0.5)
     denied = gpu(unknown={"processes": Unknown.NO_PERMISSION})
     assert first_line(snapshot(NOON, denied), view) == (
-        "no permission to list the processes · `gpumon doctor` says what to do"
+        "no permission to list the processes · `gpumon doctor` shows what to do"
     )
     hung = gpu(index=1, status=GpuStatus.NO_ANSWER, unknown={"processes": Unknown.NO_ANSWER})
     assert first_line(snapshot(NOON, gpu(), hung), view) == (
-        "no process is listed; the list of a GPU is unknown"
+        "no process is listed, but the list of a GPU is unknown"
     )
     unread = snapshot(NOON, gpu(), processes_at=None)
     assert first_line(unread, view) == "the processes have not been read yet"

@@ -271,7 +271,7 @@ def test_a_key_that_finds_no_user_says_why() -> None:
 
     assert message() == "choose a process first: ↑↓, or a GPU: Tab"
     hand.down()
-    assert message() == "whose these are is not visible here"
+    assert message() == "the owner of these is not visible here"
     hand.tab()
     hand.down()
     assert hand.cursor.startswith("1 ")

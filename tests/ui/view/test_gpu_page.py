@@ -117,7 +117,7 @@ def test_every_row_is_whole_and_the_account_is_told_at_every_width(width: int) -
         "free 9.5G",
         "41251 chen python train.py",
         "its parent 41233 ended 22m ago",
-        "3 processes of other users could not be looked into",
+        "3 processes of other users could not be inspected",
     ):
         assert words in text, words
 
@@ -249,7 +249,7 @@ def test_no_other_holders_is_shown_only_if_all_processes_were_checked() -> None:
     assert "No other holders (all processes checked)." in page(CARD, seen(CARD, holders=whole))
     partly = HolderScan(NOON, unseen=1)
     text = flat(page(CARD, seen(CARD, holders=partly)))
-    assert "1 process of other users could not be looked into" in text
+    assert "1 process of other users could not be inspected" in text
     assert "Nobody" not in text
     assert "Not searched yet" in page(CARD, seen(CARD))
 

@@ -89,4 +89,4 @@ def test_a_log_without_processes_says_so_in_place_of_an_empty_table(
     )
     rule, first = rule_of(lines_of(last_of(path), View(interval=0.5, listing=listing)))
     assert rule.startswith("processes: not in this log")
-    assert first == "This log does not say who was on the GPUs."
+    assert first == "This log does not record who was on the GPUs."

@@ -22,7 +22,7 @@ def fate(
 
 
 def zombie(pid: int, parent: int = 7) -> TargetOutcome:
-    sentence = f"{pid} has ended; its parent {parent} (sh) has not taken notice yet"
+    sentence = f"{pid} has ended; its parent {parent} (sh) has not reaped it yet"
     return fate(pid, sentence, status=ProcessStatus("Z", None, ProcessId(parent, 1), "sh"))
 
 
@@ -88,8 +88,8 @@ def test_the_oldest_cases_go_last_of_all() -> None:
 def test_zombies_of_one_parent_share_a_line() -> None:
     lines = told(report(*map(zombie, (1, 2, 3)), zombie(4, parent=8)))
     assert lines[1:] == [
-        "!  3 have ended; their parent 7 (sh) has not taken notice yet",
-        "!  4 has ended; its parent 8 (sh) has not taken notice yet",
+        "!  3 have ended; their parent 7 (sh) has not reaped them yet",
+        "!  4 has ended; its parent 8 (sh) has not reaped it yet",
     ]
 
 
@@ -138,7 +138,10 @@ def test_nothing_is_said_to_have_come_back_where_that_is_not_known() -> None:
         "!  1 of 1 ended, whether memory came back on GPU 0 is not known"
     ]
     assert told(report(fate(1), memory=(back(10 * GIB, others=None),))) == [
-        "✓  1 of 1 ended, GPU 0 has 30.0 GiB less in use (what others did there is not known)"
+        (
+            "✓  1 of 1 ended, GPU 0 has 30.0 GiB less in use (the share of other processes is not "
+            "known)"
+        )
     ]
 
 

@@ -249,7 +249,7 @@ def test_what_a_server_does_not_report_has_its_reason() -> None:
     shown = page(served(ServerLoad(problem="it needs a key")))
     assert "not known: it needs a key" in line(shown, "requests")
     assert "KV cache" not in shown
-    assert "requests not known only your own servers are asked" in flat(page(served(None)))
+    assert "requests not known gpumon queries only your own servers" in flat(page(served(None)))
     silent = served(None, replace(VLLM, engine="ray"))
     assert "requests Ray Serve does not report them" in flat(page(silent))
     ollama = served(ServerLoad(models=("qwen3:8b",)), InferenceServer("ollama", None, 41200, 5))
@@ -396,7 +396,7 @@ def test_the_cards_that_cuda_shows_are_named() -> None:
 
 def test_indices_of_another_container_are_not_taken_for_the_machines() -> None:
     text = page(chen(), details())
-    assert "counted there" in line(text, "which means")
+    assert "inside its container" in line(text, "which means")
     by_uuid = details(environment=(("CUDA_VISIBLE_DEVICES", "GPU-5"),))
     assert "cuda:0 is GPU 5" in line(page(chen(), by_uuid), "which means")
 

@@ -218,4 +218,6 @@ def test_the_scripts_for_other_shells_name_the_commands(shell: str, tmp_path: Pa
 def test_other_shells_can_read_their_scripts(shell: str, tmp_path: Path) -> None:
     path = tmp_path / "completion"
     path.write_text(gpumon("completion", shell, home=tmp_path).stdout, encoding="utf-8")
-    subprocess.run([shell, "-n", str(path)], check=True)
+    # fish creates its folder there.
+    env = os.environ | {"XDG_CONFIG_HOME": str(tmp_path)}
+    subprocess.run([shell, "-n", str(path)], env=env, check=True)

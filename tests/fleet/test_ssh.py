@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -54,10 +55,12 @@ def test_the_options_of_the_user_come_first_and_ours_forward_nothing(tmp_path: P
 
 
 @pytest.mark.parametrize("shell", ["sh", "bash", "dash", "zsh", "fish", "tcsh"])
-def test_any_login_shell_reads_the_command(shell: str) -> None:
+def test_any_login_shell_reads_the_command(shell: str, tmp_path: Path) -> None:
     try:
         done = subprocess.run(
             [shell, "-c", SshClient(command="echo 'a b'").stream("x", 0.5)[-1]],
+            # fish creates its folder there.
+            env=os.environ | {"XDG_CONFIG_HOME": str(tmp_path)},
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,

@@ -60,13 +60,14 @@ def test_zsh_completes_at_the_first_tab(env: dict[str, str]) -> None:
 
 
 @needs("fish")
-def test_fish_completes(env: dict[str, str]) -> None:
+def test_fish_completes(env: dict[str, str], tmp_path: Path) -> None:
     done = subprocess.run(
         [
             *("fish", "--no-config", "-c"),
             f"set fish_complete_path {FOLDER}; complete -C 'gpumon snap'",
         ],
-        env=env,
+        # fish creates its folder there.
+        env=env | {"XDG_CONFIG_HOME": str(tmp_path)},
         capture_output=True,
         text=True,
         timeout=PATIENCE,

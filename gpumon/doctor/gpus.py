@@ -212,7 +212,7 @@ def asleep(context: DiagnosticContext) -> Result | None:
 
 @check("processor's GPU")
 def processor_gpus(context: DiagnosticContext) -> Result | None:
-    """GPUs of processors that gpumon leaves out beside another GPU."""
+    """Integrated GPUs that gpumon leaves out because there is another GPU."""
     if not context.hidden:
         return None
     names = ", ".join(f"{card.maker.name}'s at {card.slot}" for card in context.hidden)

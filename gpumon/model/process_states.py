@@ -44,7 +44,7 @@ STATES = {
         ProcessState(
             ZOMBIE,
             "zombie",
-            "zombie (Z): it has ended, and its parent has not taken notice",
+            "zombie (Z): it has ended, and its parent has not reaped it yet",
             halted=True,
         ),
         ProcessState(

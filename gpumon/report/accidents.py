@@ -116,7 +116,7 @@ FIGURES = (
     ),
     AccidentFigure(
         "lost_gpu_hours",
-        "At least so many GPU-hours had been used by what left.",
+        "At least so many GPU-hours had been used by the processes that left.",
         lambda one: _rounded(one.report.lost_gpu_hours, 3),
     ),
     AccidentFigure(

@@ -187,7 +187,7 @@ def holders_now(uuids: Iterable[str]) -> Mapping[str, ReservationHolder]:
 def holder_sentence(holder: ReservationHolder, now: float) -> str:
     """Describe a holder, safe to print: ``reserved by ann for 12m: python train.py``."""
     if holder.pid is None:
-        return "reserved by a process that cannot be seen here"
+        return "reserved by a process that is not visible here"
     words = "reserved"
     if holder.user is not None:
         words += f" by {printable(holder.user)}"

@@ -100,7 +100,7 @@ def test_a_false_claim_names_no_holder(folder: Path) -> None:
         (folder / f"{A}.lock").write_text(claim)
         assert (
             holder_sentence(mine.holders([A])[A], 0)
-            == "reserved by a process that cannot be seen here"
+            == "reserved by a process that is not visible here"
         )
     held.close()
 

@@ -373,7 +373,7 @@ def test_one_that_has_ended_is_shown_as_it_was_last_seen() -> None:
         ("S", None, "sleeping"),
         ("D", "nvidia_close", "waits inside the kernel (D) in nvidia_close"),
         ("D", None, "waits inside the kernel (D)"),
-        ("Z", None, "zombie (Z): it has ended, and its parent has not taken notice"),
+        ("Z", None, "zombie (Z): it has ended, and its parent has not reaped it yet"),
         ("T", "ignored", "stopped (T)"),
         ("?", None, "state ?"),
         (None, None, "–"),

@@ -297,10 +297,11 @@ def test_a_card_that_hangs_is_told_and_the_log_goes_on(driver: Driver, tmp_path:
         wait_for_samples(path, 2)
         driver.cards[1].hang()
         log.wait_said(r"[\d-]+ [\d:]+ GPU 1: no answer\n")
-        assert rows(path)[-1]["status"] == "no answer"
+        # The sample is written on a thread of its own.
+        wait_until(lambda: rows(path)[-1]["status"] == "no answer", "the GPU that hangs")
         driver.cards[1].heal()
         log.wait_said(r"[\d-]+ [\d:]+ every GPU answers again\n")
-        assert rows(path)[-1]["status"] == "ok"
+        wait_until(lambda: rows(path)[-1]["status"] == "ok", "the GPU that answers")
         assert log.end() == 0
         assert log.said.count("\n") == 5, "each thing is said once"
 

@@ -305,7 +305,7 @@ def test_a_log_that_cannot_grow_says_why_and_the_screen_goes_on(tmp_path: Path) 
     with machine() as (driver, _):
         limited = f'ulimit -f 32; exec {sys.executable} -m gpumon -n 0.1 --log "{tmp_path}/run.csv"'
         with Screen(["sh", "-c", limited], driver.env(), 240, 30) as screen:
-            screen.wait_for(r"● log: \d+ samples lost(.|\n)*the file may not grow any more")
+            screen.wait_for(r"● log: \d+ samples lost(.|\n)*the file has reached its largest size")
             driver.cards[0].utilization_gpu = 88
             screen.wait_for(busy(88))
             screen.type("q")

@@ -320,7 +320,7 @@ def test_a_directory_that_is_removed_is_waited_for(tmp_path: Path) -> None:
     shutil.rmtree(folder)
     status = bench.at(1, sample(0))
     assert status.trouble is not None
-    assert "run.csv is not written: the directory is gone" in status.trouble
+    assert "run.csv is not written: the directory was removed" in status.trouble
     assert status.lost == 1
 
     folder.mkdir()

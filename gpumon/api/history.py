@@ -106,7 +106,7 @@ def history(folder: str | os.PathLike[str] | None = None) -> History:
 
     settings = load().settings.history
     if folder is None and not settings.use:
-        raise GpuError("The configuration says not to use the history of this machine.", _NAME_IT)
+        raise GpuError("The configuration turns off the history of this machine.", _NAME_IT)
     chosen = settings.folder
     if folder is not None:
         # Unlike that of the configuration it is relative to the working directory.

@@ -87,8 +87,8 @@ def _measured(
 ) -> Function:
     if isgeneratorfunction(function) or isasyncgenfunction(function):
         raise TypeError(
-            f"{function.__name__} is a generator, which ends when its reader likes: measure the "
-            "loop that reads it, by `with gpumon.measure()`"
+            f"{function.__name__} is a generator, whose end depends on its reader: measure the "
+            "loop that reads it, with `with gpumon.measure()`"
         )
     if gpus is not None and not isinstance(gpus, (str, int)):
         gpus = tuple(gpus)

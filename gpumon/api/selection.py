@@ -251,7 +251,7 @@ def _amount(name: str, text: str, measure: Measure) -> float:
     except QuantityError as error:
         raise ValueError(f"{name} cannot be {text!r}: {error}") from None
     if not 0 <= amount < math.inf:
-        raise ValueError(f"{name} cannot be {text!r}: it is too much")
+        raise ValueError(f"{name} cannot be {text!r}: it is too large")
     return amount
 
 

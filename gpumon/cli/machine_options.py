@@ -51,8 +51,8 @@ _SOURCE = (
     SharedOption(
         "--backend",
         choices=backends(),
-        help=f"the driver to read: {_drivers()}; auto: all that the machine has, without a "
-        "processor's own GPU if there is another; all: with it (default: auto). docs/makers.md",
+        help=f"the driver to read: {_drivers()}; auto: all discrete GPUs, integrated ones "
+        "only if there are no others; all: all GPUs (default: auto). docs/makers.md",
     ),
     SharedOption(
         "--demo",

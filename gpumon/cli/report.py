@@ -63,7 +63,7 @@ def _find_history(settings: LocalHistory) -> FoundArchive:
     from gpumon.recording.archive import FoundArchive, find_archive
 
     if not settings.use:
-        return FoundArchive(note="The configuration says not to use the history of this machine.")
+        return FoundArchive(note="The configuration turns off the history of this machine.")
     return find_archive(MachineReader().name, settings.folder or None)
 
 
@@ -118,14 +118,14 @@ class ReportCommand(Command):
             "--price",
             metavar="NUMBER",
             type=_amount(MOST_PRICE, "a price"),
-            help="show what the energy costs, at so much for a kWh (default: that of the "
+            help="show the cost of the energy, at this price per kWh (default: that of the "
             "configuration, which also has the currency)",
         ),
         Option(
             "--co2",
             metavar="GRAMS",
             type=_amount(MOST_CO2, "an amount of CO2 in grams"),
-            help="show the carbon dioxide of the energy, at so many grams for a kWh (default: "
+            help="show the carbon dioxide of the energy, at this many grams per kWh (default: "
             "that of the configuration)",
         ),
         Option(

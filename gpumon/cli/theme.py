@@ -192,8 +192,8 @@ def _hard_to_read(theme: ThemeFile) -> list[str]:
     from gpumon.config.themes.styles import DRAWN, LEAST_CONTRAST, contrast
 
     return [
-        f"the style {style} has a contrast of {ratio:.1f}; text is readable from "
-        f"{LEAST_CONTRAST:g} on."
+        f"the style {style} has a contrast of {ratio:.1f}; readable text needs at least "
+        f"{LEAST_CONTRAST:g}."
         for style, look in resolve_styles(theme.variables).items()
         if not style.startswith(DRAWN)
         and (ratio := contrast(look.fore, look.ground)) < LEAST_CONTRAST

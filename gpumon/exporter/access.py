@@ -139,7 +139,7 @@ class PageAccess:
         if dropped:
             raise WebConfigError(
                 f"{self._path} no longer has {' and '.join(sorted(dropped))}: restore the file, or"
-                " restart gpumon exporter if that is meant"
+                " restart gpumon exporter if this is intended"
             )
         self._protections = rules.protections
         self._rules = rules

@@ -152,7 +152,7 @@ def select_host(
                 tell(f"{offer.host.name}:")
             write(table(offer.verdicts, chosen, columns()))
     if best is None:
-        why = "" if verbose else ": --verbose says why, GPU by GPU"
+        why = "" if verbose else ": --verbose shows the reason for each GPU"
         tell(f"no host has {requirements.counted()} to give{why}.")
     return 1 if best is None else 0
 

@@ -235,7 +235,7 @@ def _reason(error: Exception) -> str:
     ):
         return "it closed the connection without an answer"
     if isinstance(error, http.client.HTTPException):
-        return "what answers there does not speak HTTP: check the port, or use https://"
+        return "the server does not speak HTTP: check the port, or use https://"
     if isinstance(error, OSError) and error.strerror:
         return f"it cannot be reached: {printable(error.strerror).lower()}"
     return "its answer cannot be read"

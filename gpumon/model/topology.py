@@ -56,7 +56,7 @@ _WORDS = {
     Link.HOST: "one PCIe host bridge",
     Link.NODE: "their NUMA node",
     Link.SYSTEM: "the link between processors",
-    Link.UNKNOWN: "nobody knows what",
+    Link.UNKNOWN: "an unknown link",
 }
 _LABELS = {
     Link.NVLINK: "NV",

@@ -300,7 +300,7 @@ class PrometheusClient:
     def _result(self, given: HttpAnswer) -> tuple[TimeSeries, ...]:
         if given.status == 200 and not given.is_whole:
             raise QueryError(
-                f"its answer is larger than {MOST_BYTES >> 20} MiB: ask less with --match"
+                f"its answer is larger than {MOST_BYTES >> 20} MiB: select less with --match"
             )
         try:
             answer = _decode(given.body)
@@ -310,7 +310,7 @@ class PrometheusClient:
             self._refuse(given.status, "" if answer is None else answer.error)
         if answer is None:
             raise QueryError(
-                "its answer is not what Prometheus writes: check the address and its path"
+                "its answer is not in the format of Prometheus: check the address and its path"
             )
         if answer.status != "success" or answer.data is None:
             raise QueryError(f"it refuses the query: {_short(answer.error)}")

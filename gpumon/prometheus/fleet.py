@@ -288,8 +288,8 @@ class NoProcesses(RecordedHost):
         """
         raise Refused(
             Refusal.READ_ONLY,
-            f"{target.id.pid} is on {self._name}, which is known from Prometheus only: nothing can"
-            " be sent there; gpumon --hosts can.",
+            f"{target.id.pid} is on {self._name}, which is known from Prometheus only, so no"
+            " signal can be sent there: use gpumon --hosts.",
         )
 
 

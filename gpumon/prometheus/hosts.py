@@ -46,7 +46,8 @@ _TEXT_CHARACTERS = 256
 _MIG_SIZES = ("memory_total", "memory_used", "memory_free")
 _SHARES = tuple(metric.field for metric in GPU_METRICS if metric.unit is Unit.SHARE)
 _DRIVER_DOWN = Trouble(
-    "The driver of this host cannot be used, its exporter says.", "gpumon doctor there says why."
+    "Its exporter reports that the driver cannot be used.",
+    "gpumon doctor there may show the reason.",
 )
 Target = tuple[str, str]
 """A job and an instance."""

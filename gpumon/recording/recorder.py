@@ -287,7 +287,9 @@ class Recorder:
                 pass
         except Exception as bug:  # noqa: BLE001 - a thread has nobody above it to see this
             self._failure = bug
-            self._trouble = f"The log ended by a fault of gpumon's own, please report it: {bug!r}."
+            self._trouble = (
+                f"Logging stopped because of a bug in gpumon, please report it: {bug!r}."
+            )
         finally:
             self._at_disk_since = self._clock.monotonic()
             self._sync()

@@ -261,7 +261,7 @@ class _RemoteHandle:
                 ProcessStatus | None,  # type: ignore[arg-type]  # a union is no type for mypy
             )
         except LostError as lost:
-            sentence = f"{self.target.id.pid} may live on: {lost}"
+            sentence = f"{self.target.id.pid} may still be running: {lost}"
             raise Refused(Refusal.UNREACHABLE, sentence) from None
         return None if status is None else _plausible_status(status)
 

@@ -242,7 +242,7 @@ class Server:
         if _subject(request) in self._reading:
             self._say(Failed(request.id, errno.EAGAIN, "its details are still being read"))
         elif len(self._reading) >= MOST_READERS:
-            sentence = f"{MOST_READERS} questions have not been answered yet"
+            sentence = f"{MOST_READERS} requests have not been answered yet"
             self._say(Failed(request.id, errno.EAGAIN, sentence))
         else:
             self._reading.add(_subject(request))

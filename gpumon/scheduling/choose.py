@@ -201,7 +201,7 @@ class Chooser:
 
     def refusal(self, verdicts: Sequence[Eligibility]) -> str:
         """Why no GPU was chosen, in a sentence."""
-        return f"{self._shortage(verdicts)}; {self.requirements.counted()} asked."
+        return f"{self._shortage(verdicts)}; {self.requirements.counted()} requested."
 
     def _shortage(self, verdicts: Sequence[Eligibility]) -> str:
         asked = self.requirements

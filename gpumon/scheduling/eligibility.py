@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 
 _NAMED = 2
 """Maximum number of holders that are named; the others are counted."""
-_HOW_TO_SHARE = "--free SIZE says how much free memory will do"
+_HOW_TO_SHARE = "--free SIZE accepts a GPU with at least this much free memory"
 _GONE = {
     GpuStatus.LOST: "it is lost: it fell off the bus",
     GpuStatus.RESET_REQUIRED: "it needs a reset",
     GpuStatus.NO_PERMISSION: "this user may not open it",
     GpuStatus.NO_ANSWER: "it does not answer",
     GpuStatus.FAILING: "it fails",
-    GpuStatus.ASLEEP: "it is powered down, and asking how it does would wake it",
+    GpuStatus.ASLEEP: "it is powered down, and reading its values would wake it",
 }
 
 
@@ -333,7 +333,7 @@ class _Evaluation:
         if maker_of(gpu.name) is not self._maker:
             yield "maker", _other_maker(maker_of(gpu.name), self._maker)
         if self._is_spare and not asked.only:
-            yield "integrated", "it is part of the processor: --gpus selects it"
+            yield "integrated", "it is integrated into the processor: select it with --gpus"
         if by_uuid and not self._circumstances.allowance.allows(self._candidate):
             yield "allocation", self._circumstances.allowance.reasons.get(maker_of(gpu.name), "")
         for kind, known, sentence in self._mismatches():
@@ -418,7 +418,8 @@ class _Evaluation:
         held = _holders_named(self._others, self._candidate.memory_of)
         if most == 0:
             return held
-        return f"{counted(len(self._others), 'process', 'es')} compute on it, {most} may; {held}"
+        computing = counted(len(self._others), "process", "es")
+        return f"{computing} compute on it, at most {most} allowed; {held}"
 
     def _not_free_reasons(self) -> Iterator[tuple[str, str]]:
         gpu, mig = self._candidate.gpu, self._candidate.mig

@@ -81,7 +81,7 @@ class Folder:
                 raise FileNotFoundError(name)
             with contextlib.suppress(FileExistsError):
                 return self.make(name, mode=0o666)
-        raise FolderError(f"{self._shown(name)} comes and goes")
+        raise FolderError(f"{self._shown(name)} is created and removed again and again")
 
     def _open(self, name: str) -> int:
         # Checked before opening, because opening some devices has effects; and after, because the

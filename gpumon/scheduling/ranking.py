@@ -43,13 +43,13 @@ class GpuChoice(Struct, frozen=True):
             else f"{self.labels}: nothing else fits"
         ]
         if self.link is Link.UNKNOWN:
-            words.append("how near they are to one another is unknown")
+            words.append("the links between them are unknown")
         elif self.link is not None:
             words.append(f"joined by {self.link.words}")
         elif spare:
             words.append("the tightest fit")
         if self.shared:
-            words.append("shared with who computes there")
+            words.append("shared with other processes")
         return "; ".join(words)
 
 

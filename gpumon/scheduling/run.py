@@ -455,7 +455,7 @@ class JobRunner:
         left = [process for process in self._job_in(snapshot) if _lives(process)]
         if left:
             named = ", ".join(printable(process_name(process)) for process in left[:3])
-            problems.append(f"of the job there are still: {named}")
+            problems.append(f"processes of the job are still running: {named}")
         return "; ".join(problems)
 
 

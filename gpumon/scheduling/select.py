@@ -66,7 +66,7 @@ def select(
         result = waiting.result()
     choice, verdicts = waiting.choice, waiting.verdicts
     if locks.trouble:
-        tell(f"who has reserved a GPU is known of your own programs only: {locks.trouble}")
+        tell(f"only reservations by your own programs are known: {locks.trouble}")
     if form == "json":
         stream.write(json_text(selection_json(choice, verdicts)) + "\n")
     if choice is None:

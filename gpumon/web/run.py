@@ -85,11 +85,11 @@ def serve(address: str, port: int, visitors: int, arguments: Sequence[str]) -> i
         port = listeners[0].getsockname()[1]
         tunnel = f"ssh -L {port}:localhost:{port} {machine}"
         if all(is_loopback(listener) for listener in listeners):
-            tell(f"for a browser on another machine, there: {printable(tunnel)}")
+            tell(f"for a browser on another machine, run there: {printable(tunnel)}")
         else:
             tell(_WARNING.format(tunnel=printable(tunnel)))
         # Not by the status line's thread: the address comes after it.
-        tell("the dashboard, for looking only, until Ctrl+C:")
+        tell("the dashboard, read-only, until Ctrl+C:")
         sys.stdout.write(f"http://{authority(shown, port)}/{server.access.token}/\n")
         sys.stdout.flush()
         asyncio.run(_serve(server, listeners, news))

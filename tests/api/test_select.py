@@ -60,7 +60,7 @@ def test_a_program_gets_the_gpus_by_its_environment() -> None:
 def test_too_few_are_an_error_that_says_why_gpu_by_gpu() -> None:
     with pytest.raises(gpumon.NoGpuFitsError) as raised:
         gpumon.select(3)
-    assert raised.value.sentence == "only 2 GPUs fit; 3 GPUs asked."
+    assert raised.value.sentence == "only 2 GPUs fit; 3 GPUs requested."
     assert list(raised.value.reasons) == ["GPU 0"]
     assert "10.0 GiB" in raised.value.reasons["GPU 0"] or "20.0 GiB" in str(raised.value)
     with pytest.raises(gpumon.NoGpuFitsError, match="this machine has 3 GPUs"):
@@ -194,7 +194,7 @@ def test_a_driver_that_hangs_is_waited_for_until_the_limit(driver: Driver) -> No
 
 def test_errors_come_through_from_a_worker() -> None:
     errors = [
-        gpumon.NoGpuFitsError("no GPU fits; 1 GPU asked.", {"GPU 0": "it is busy"}),
+        gpumon.NoGpuFitsError("no GPU fits; 1 GPU requested.", {"GPU 0": "it is busy"}),
         gpumon.GpuError("There is no driver.", "Install it."),
         NoSuchGpuError(["7"], 2),
         UncertainAllocationError("It is uncertain.", passing=True),

@@ -86,7 +86,7 @@ def test_where_nothing_fits_each_card_has_one_reason(driver: Driver) -> None:
     done = select(driver, "-n", "2", "--total", "50G")
     assert (done.returncode, done.stdout) == (1, "")
     lines = done.stderr.splitlines()
-    assert lines[0] == "gpumon: only 1 GPU fits; 2 GPUs asked."
+    assert lines[0] == "gpumon: only 1 GPU fits; 2 GPUs requested."
     assert [line.split()[:2] for line in lines[1:]] == [["GPU", str(n)] for n in range(4)]
     assert lines[1].endswith(f"'s python ({driver.cards[0].processes[0].pid}) holds 40.0 GiB")
     assert lines[2].endswith("24.0 GiB in all, 50.0 GiB required")
@@ -98,7 +98,7 @@ def test_where_nothing_fits_each_card_has_one_reason(driver: Driver) -> None:
 def test_more_cards_than_there_are_is_said_at_once(driver: Driver, more: list[str]) -> None:
     done = select(driver, "-n", "9", *more)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("gpumon: this machine has 4 GPUs; 9 GPUs asked.\n")
+    assert done.stderr.startswith("gpumon: this machine has 4 GPUs; 9 GPUs requested.\n")
 
 
 def test_json_tells_all_of_it(driver: Driver) -> None:

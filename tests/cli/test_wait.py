@@ -127,7 +127,7 @@ def test_the_time_may_be_over_before_and_then_every_card_is_told(driver: Driver)
 def test_what_waiting_cannot_bring_is_refused_at_once(driver: Driver) -> None:
     done = run("-n", "3", env=driver.env())
     assert done.returncode == 1
-    first = "gpumon: this machine has 2 GPUs; 3 GPUs asked. Waiting does not change that.\n"
+    first = "gpumon: this machine has 2 GPUs; 3 GPUs requested. Waiting does not change that.\n"
     assert done.stderr.startswith(first)
 
 

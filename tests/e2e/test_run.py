@@ -159,7 +159,7 @@ def test_a_card_stays_reserved_while_its_job_has_not_begun_to_use_it(
         assert f", gpumon run {process.pid}: sleep\n" in refused.stderr
         too_late = run(driver, "-n", "2", "--wait=0.3", "--", "true")
         assert too_late.returncode == 124
-        assert "gave up waiting after 0s: only 1 GPU fits; 2 GPUs asked." in too_late.stderr
+        assert "gave up waiting after 0s: only 1 GPU fits; 2 GPUs requested." in too_late.stderr
 
 
 def test_kill_9_frees_the_cards_and_what_the_job_still_holds_is_seen(
@@ -576,10 +576,10 @@ def test_a_bad_option_is_one_sentence(driver: Driver, arguments: list[str], word
 @pytest.mark.parametrize(
     ("asked", "why"),
     [
-        (["-n", "3"], "this machine has 2 GPUs; 3 GPUs asked."),
-        (["-n", "2", "--gpus", "1"], "only 1 GPU can fit; 2 GPUs asked."),
-        (["--total", "1T"], "no GPU fits; 1 GPU asked."),
-        (["--model", "a100"], "no GPU fits; 1 GPU asked."),
+        (["-n", "3"], "this machine has 2 GPUs; 3 GPUs requested."),
+        (["-n", "2", "--gpus", "1"], "only 1 GPU can fit; 2 GPUs requested."),
+        (["--total", "1T"], "no GPU fits; 1 GPU requested."),
+        (["--model", "a100"], "no GPU fits; 1 GPU requested."),
     ],
 )
 def test_nobody_waits_for_what_cannot_come(driver: Driver, asked: list[str], why: str) -> None:

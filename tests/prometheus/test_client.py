@@ -74,12 +74,12 @@ _BAD_ANSWERS: dict[str, tuple[bytes | Callable[[socket.socket], None] | None, st
         answer(b"", "302 Found", "Location: http://elsewhere/"),
         "it redirects (status 302)",
     ),
-    "html": (answer(b"<html>Log in</html>"), "not what Prometheus writes"),
-    "half": (answer(_WHOLE[:-9]), "not what Prometheus writes"),
-    "deep": (answer(b"[" * 100_000), "not what Prometheus writes"),
+    "html": (answer(b"<html>Log in</html>"), "not in the format of Prometheus"),
+    "half": (answer(_WHOLE[:-9]), "not in the format of Prometheus"),
+    "deep": (answer(b"[" * 100_000), "not in the format of Prometheus"),
     "numbers": (
         answer(b'{"status":"success","data":{"result":[{"metric":{"job":7}}]}}'),
-        "not what Prometheus writes",
+        "not in the format of Prometheus",
     ),
     "error": (answer(b'{"status":"error","error":"bad"}'), "it refuses the query: bad"),
     "400": (

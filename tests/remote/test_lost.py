@@ -59,7 +59,7 @@ def test_a_server_that_is_killed_leaves_nothing_known(host: RemoteHost, family: 
     }
     refused = why(lambda: second.send(signal.SIGTERM))
     assert refused.reason is Refusal.UNREACHABLE
-    assert why(handle.status).sentence == f"{pid} may live on: {ENDED}"
+    assert why(handle.status).sentence == f"{pid} may still be running: {ENDED}"
     assert not handle.ended()
     host.wait([handle], 0.01)
     handle.close()

@@ -220,7 +220,7 @@ def test_the_command_without_a_file_reads_the_history_of_the_machine(
     ("settings", "why"),
     [
         ('folder = "/nonexistent"', "No history of this machine is kept"),
-        ("use = false", "The configuration says not to use the history of this machine."),
+        ("use = false", "The configuration turns off the history of this machine."),
     ],
 )
 def test_why_there_is_no_history_is_said(tmp_path: Path, settings: str, why: str) -> None:

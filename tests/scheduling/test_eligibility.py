@@ -104,18 +104,18 @@ def test_cards_that_were_there_may_come_back() -> None:
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
-        (Requirements(least=3, most=3), "this machine has 2 GPUs; 3 GPUs asked."),
-        (Requirements(mig=True), "this machine has no MIG device; 1 MIG device asked."),
-        (Requirements(least=2, most=2), "only 1 GPU fits; 2 GPUs asked."),
+        (Requirements(least=3, most=3), "this machine has 2 GPUs; 3 GPUs requested."),
+        (Requirements(mig=True), "this machine has no MIG device; 1 MIG device requested."),
+        (Requirements(least=2, most=2), "only 1 GPU fits; 2 GPUs requested."),
         (
             Requirements(least=2, most=2, never=parse_selection("0")),
-            "only 1 GPU can fit; 2 GPUs asked.",
+            "only 1 GPU can fit; 2 GPUs requested.",
         ),
-        (Requirements(free=80 * GIB), "no GPU fits; 1 GPU asked."),
-        (Requirements(models=("a100",)), "no GPU fits; 1 GPU asked."),
+        (Requirements(free=80 * GIB), "no GPU fits; 1 GPU requested."),
+        (Requirements(models=("a100",)), "no GPU fits; 1 GPU requested."),
         (
             Requirements(stable=60.0),
-            "the GPUs have not been observed for 1m yet; 1 GPU asked.",
+            "the GPUs have not been observed for 1m yet; 1 GPU requested.",
         ),
     ],
 )
@@ -194,7 +194,7 @@ def test_with_free_or_processes_a_card_may_be_shared() -> None:
     assert reason(shared, Requirements(processes=1), other) is None
     told = reason(shared, Requirements(processes=1), other, process(8, memory_used=2 * GIB))
     assert told == (
-        "2 processes compute on it, 1 may; "
+        "2 processes compute on it, at most 1 allowed; "
         "ann's a process (8) holds 2.0 GiB, ann's a process (7) holds 1.0 GiB"
     )
 

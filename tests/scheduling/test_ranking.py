@@ -91,7 +91,7 @@ def test_several_gpus_are_chosen_by_their_links_and_the_reason_says_so() -> None
     assert chosen(*busy, asked=asking(2), links=joined(pairs)) == [1, 2]
     choice = taken(*busy, asked=asking(2))
     assert choice is not None
-    assert choice.reason.endswith("how near they are to one another is unknown")
+    assert choice.reason.endswith("the links between them are unknown")
 
 
 def test_where_nvlink_joins_all_the_bus_decides() -> None:

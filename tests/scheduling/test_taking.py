@@ -63,6 +63,6 @@ def test_a_gpu_that_became_busy_meanwhile_is_released(tmp_path: Path) -> None:
     waiting = waiting_of(looks, locks)
     assert waiting.judge(before) is WaitResult.NOTHING_FITS
     assert waiting.reserved is None
-    assert waiting.refusal == "no GPU fits; 1 GPU asked."
+    assert waiting.refusal == "no GPU fits; 1 GPU requested."
     assert locks.holders([FREE.uuid]) == {}
     locks.close()

@@ -103,7 +103,7 @@ def test_the_holder_of_a_reservation_is_named(tmp_path: Path) -> None:
 def test_the_wait_ends_if_no_gpu_can_ever_qualify() -> None:
     waiting = goal(asked=Requirements(models=("b200",)))
     assert waiting.judge(snapshot(NOON, gpu())) is WaitResult.NOTHING_FITS
-    assert waiting.refusal == "no GPU fits; 1 GPU asked. Waiting does not change that."
+    assert waiting.refusal == "no GPU fits; 1 GPU requested. Waiting does not change that."
     assert "not b200" in table(waiting.verdicts)
     two = goal(asked=Requirements(least=2, most=2))
     assert two.judge(snapshot(NOON, gpu())) is WaitResult.NOTHING_FITS

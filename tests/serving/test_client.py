@@ -111,7 +111,7 @@ def test_metrics_that_are_off_name_the_option_that_turns_them_on(
     ("wanted", "expected"),
     [
         (answer("500 Internal Server Error"), "it answers with the status 500"),
-        (b"\0\1\2\3\r\n\r\n", "what answers there does not speak HTTP"),
+        (b"\0\1\2\3\r\n\r\n", "the server does not speak HTTP"),
         (b"", "it closed the connection without an answer"),
         (ok("<html>login</html>"), "its answer has none of the metrics that gpumon knows"),
         (ok('vllm:num_requests_running{a="1} 2'), "its metrics cannot be read"),

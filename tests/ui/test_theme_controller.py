@@ -151,6 +151,6 @@ async def test_a_full_disk_is_reported_and_the_theme_is_applied(
             await pilot.press(key)
             await settled(pilot)
         (told,) = app._notifications
-        assert told.message.startswith("The theme is not remembered: ")
+        assert told.message.startswith("The theme is not saved: ")
         assert told.message.endswith("No space left on device.")
         assert app.theme != before

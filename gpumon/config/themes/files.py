@@ -41,7 +41,7 @@ class ThemeError(Exception):
     def brief(self) -> str:
         """The first message, and how to get the others."""
         more = len(self.sentences) - 1
-        rest = f" gpumon theme check says {more} more." if more else ""
+        rest = f" gpumon theme check reports {more} more." if more else ""
         return self.sentences[0] + rest
 
 

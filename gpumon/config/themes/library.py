@@ -202,7 +202,7 @@ def choose_theme(
     wanted = (
         (asked, "--theme"),
         (variable, VARIABLE),
-        (remembered(memory), "the theme remembered"),
+        (remembered(memory), "the saved theme"),
         (configured, "the configuration's theme"),
         # The user may have a theme of the same name.
         (DEFAULT_THEME, "the default"),
@@ -249,7 +249,7 @@ def remember(name: str, memory: Folder | None = None) -> str | None:
         with open(path, "w", encoding="utf-8", errors=_BYTES, opener=_open_at_once) as file:
             file.write(f"{name}\n")
     except OSError as error:
-        return f"The theme is not remembered: {path} cannot be written: {error.strerror}."
+        return f"The theme is not saved: {path} cannot be written: {error.strerror}."
     return None
 
 

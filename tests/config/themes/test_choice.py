@@ -75,7 +75,7 @@ def test_a_name_from_elsewhere_that_is_none_is_passed_over_and_told(
     assert choice.name == "mono"
     environment, memory = choice.sentences
     assert environment == "GPUMON_THEME: there is no theme 'drakula'; the nearest is 'dracula'."
-    assert "the theme remembered: there is no theme '../amber'" in memory
+    assert "the saved theme: there is no theme '../amber'" in memory
 
 
 def test_a_file_that_cannot_be_used_gives_way_to_the_default(person: Person) -> None:
@@ -106,7 +106,7 @@ def test_of_many_faults_one_is_told_and_where_the_others_are(person: Person) -> 
     (person.library.folder / "mine.toml").write_text("")
     (sentence,) = person.choose("mine").sentences
     assert "colours.primary is missing" in sentence
-    assert sentence.endswith("gpumon theme check says 35 more.")
+    assert sentence.endswith("gpumon theme check reports 35 more.")
 
 
 def test_a_memory_that_cannot_be_read_or_written_is_no_crash(person: Person) -> None:
@@ -142,7 +142,7 @@ def test_a_disk_that_is_full_is_told_when_a_theme_is_to_be_remembered(person: Pe
     person.memory.parent.mkdir(parents=True)
     person.memory.symlink_to("/dev/full")
     assert remember("amber", person.memory) == (
-        f"The theme is not remembered: {person.memory} cannot be written: No space left on device."
+        f"The theme is not saved: {person.memory} cannot be written: No space left on device."
     )
 
 

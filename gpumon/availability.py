@@ -151,11 +151,13 @@ def allocated_to_others(
 
 
 def allocated_sentence(allocation: Allocation, now: float) -> str:
-    """``slurm 88123 of ann has it for 4h, for 2h more at most``, safe to print."""
+    """``slurm 88123 of ann has had it for 4h, 2h left at most``, safe to print."""
     whose = "" if allocation.user is None else f" of {printable(allocation.user)}"
     what = "a part of it" if allocation.is_share else "it"
-    since = "" if allocation.since is None else f" for {duration(now - allocation.since)}"
-    return f"{printable(allocation.label)}{whose} has {what}{since}{_end(allocation, now)}"
+    has = f"has {what}"
+    if allocation.since is not None:
+        has = f"has had {what} for {duration(now - allocation.since)}"
+    return f"{printable(allocation.label)}{whose} {has}{_end(allocation, now)}"
 
 
 def _end(allocation: Allocation, now: float) -> str:
@@ -163,7 +165,7 @@ def _end(allocation: Allocation, now: float) -> str:
         return ""
     if allocation.until <= now:
         return ", past its time limit"
-    return f", for {longest(allocation.until - now)} more at most"
+    return f", {longest(allocation.until - now)} left at most"
 
 
 def unplaced_sentence(allocations: Sequence[Allocation]) -> str:

@@ -195,8 +195,8 @@ KEYMAP: tuple[KeyAction, ...] = (
             "open",
             "Open the process, job or GPU under the cursor; compare the tagged GPUs",
             "open",
-            fleet="Open the host; of a process its host, of a user the processes, of a job the "
-            "machines",
+            fleet="Open the host, the host of a process, the processes of a user, or the machines "
+            "of a job",
             synonyms="details info show inspect metrics",
         ),
         changeable(
@@ -215,7 +215,7 @@ KEYMAP: tuple[KeyAction, ...] = (
             "Group by job (toggle)",
             "jobs",
             vim="J",
-            fleet="Jobs across all hosts; of a job its machines (toggle)",
+            fleet="Jobs across all hosts, and their machines (toggle)",
             synonyms="slurm torchrun",
         ),
         changeable(
@@ -288,7 +288,7 @@ KEYMAP: tuple[KeyAction, ...] = (
                 "end",
                 {
                     "dashboard": "End the process or job, or the tagged processes …",
-                    "gpu": "End the processes that hold the GPU unlisted …",
+                    "gpu": "End unlisted processes that hold the GPU …",
                     "process": "End the process …",
                     "job": "End the job …",
                 },

@@ -41,7 +41,7 @@ def test_a_job_that_does_not_use_its_gpu_is_reported_once(when: str, expected: i
     machine.show(3600, at(IDLE, ANN), 5.0)
     assert len(machine.notices) == expected
     if expected:
-        assert "slurm 88123 of ann has it" in machine.notices[0].sentence
+        assert "slurm 88123 of ann has had it" in machine.notices[0].sentence
         assert machine.notices[0].user == "ann"
 
 

@@ -241,7 +241,7 @@ def test_select_asks_the_program_and_stays_within_the_job(
         assert select().stdout.strip() == "1"
         more = select("-n", "2")
         assert more.returncode == 1
-        assert "lsf 321 of ann has it" in more.stderr
+        assert "lsf 321 of ann has had it" in more.stderr
         assert select(LSB_JOBID="400", LSB_JOBINDEX="2").stdout.strip() == "2"
         # The number of another scheduler's job is none of LSF's.
         assert select(SLURM_JOB_ID="321").stdout.strip() == "1"

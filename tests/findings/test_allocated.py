@@ -40,7 +40,7 @@ def test_a_gpu_whose_job_runs_nothing_says_so() -> None:
     assert (state.kind, state.severity) == (FindingKind.ALLOCATED, Severity.NOTE)
     assert state.short == "slurm 88123 ann, no process ≥10m"
     assert state.sentence == (
-        "slurm 88123 of ann has it for 4h00m, for 2h00m more at most; no process has computed on "
+        "slurm 88123 of ann has had it for 4h00m, 2h00m left at most; no process has computed on "
         "it for at least 10 m"
     )
     assert state.brief == "unused"

@@ -42,7 +42,7 @@ def test_a_gpu_of_somebody_elses_job_is_refused_with_its_end() -> None:
     refusal = found[1].refusal
     assert refusal is not None
     assert refusal.kind == "allocated"
-    assert refusal.sentence == "slurm 88123 of ann has it for 1h00m, for 2h00m more at most"
+    assert refusal.sentence == "slurm 88123 of ann has had it for 1h00m, 2h00m left at most"
     assert refusal.passing
 
 
@@ -153,7 +153,7 @@ def test_inside_a_job_that_slurm_does_not_list_the_others_count_as_ever() -> Non
         (
             replace(ANN, until=NOON - 1),
             {},
-            "slurm 88123 of ann has it for 1h00m, past its time limit",
+            "slurm 88123 of ann has had it for 1h00m, past its time limit",
         ),
         (
             Allocation("slurm", unplaced=4),

@@ -21,6 +21,8 @@ import pyte
 from pyte.modes import IRM
 from pyte.screens import Char, wcwidth
 
+from tests import fork_server
+
 if TYPE_CHECKING:
     import signal
     from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +42,9 @@ _GLANCE = 0.2
 """Seconds between two looks at what is waited for while the screen stands still."""
 _ON_AT_FIRST = {7, 25}
 """Modes a terminal begins with: lines wrap, and the cursor is seen."""
+_QUERY = re.compile(rb"\x1b\[(?:c|\?(\d+)\$p)")
+"""DA1, which is a terminal's attributes, or DECRQM, which is whether it has a mode."""
+_ATTRIBUTES = b"\x1b[?62;22c"
 _ALTERNATE = 1049
 """The mode in which programs draw, and leave no trace of it."""
 
@@ -105,7 +110,12 @@ class Screen:
         term: Value of ``TERM``.
         colorterm: Value of ``COLORTERM``; ``None`` is without it.
         cwd: The folder in which it runs; ``None`` is that of the test.
+        fresh: Whether an interpreter is started that has imported nothing, as a shell starts it.
+        silent: Whether the terminal replies to no query.
     """
+
+    modes: frozenset[bytes] = frozenset()
+    """The modes it says it has, and are off (DECRPM); it knows no others."""
 
     def __init__(
         self,
@@ -116,6 +126,9 @@ class Screen:
         term: str = "xterm-256color",
         colorterm: str | None = "truecolor",
         cwd: Path | None = None,
+        *,
+        fresh: bool = False,
+        silent: bool = False,
     ) -> None:
         self.columns, self.lines = columns, lines
         self.output = bytearray()
@@ -137,7 +150,11 @@ class Screen:
         environment.pop("COLORTERM", None)
         if colorterm is not None:
             environment["COLORTERM"] = colorterm
-        self.process = subprocess.Popen(
+        self._silent = silent
+        self._asked = 0
+        self.process: subprocess.Popen[bytes] | fork_server.ForkedProgram
+        forked = None if fresh else fork_server.start(command, slave, environment, cwd)
+        self.process = forked or subprocess.Popen(
             # A login shell's terminal is its controlling one: signals of the line reach it.
             ["setsid", "--ctty", *command],
             stdin=slave,
@@ -179,6 +196,8 @@ class Screen:
                 self.output += data
                 try:
                     self._stream.feed(data)
+                    if not self._silent:
+                        self.reply()
                     self._look()
                 except Exception as error:  # noqa: BLE001 - told to whoever waits
                     self._broken = error
@@ -186,6 +205,16 @@ class Screen:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
+
+    def reply(self) -> None:
+        """Reply to the queries that have come."""
+        for query in _QUERY.finditer(self.output, self._asked):
+            self._asked = query.end()
+            mode = query[1]
+            state = 2 if mode in self.modes else 0
+            os.write(
+                self._master, _ATTRIBUTES if mode is None else b"\x1b[?%s;%d$y" % (mode, state)
+            )
 
     def _look(self) -> None:
         """See whether what is waited for stands there now: it may not stay for long."""

@@ -62,9 +62,13 @@ class NetworkWatch:
         return self._newest
 
     def _read(self) -> None:
-        if self._reader is None:
-            # What it needs is not imported before the first frame.
-            from gpumon.host.network import NetworkReader
+        try:
+            if self._reader is None:
+                # What it needs is not imported before the first frame.
+                from gpumon.host.network import NetworkReader
 
-            self._reader = NetworkReader(self._system)
-        self._newest = self._reader.read()
+                self._reader = NetworkReader(self._system)
+            self._newest = self._reader.read()
+        except (ImportError, MemoryError, OSError):
+            # No file can be opened, not even that of the module: it is tried again.
+            self._newest = None

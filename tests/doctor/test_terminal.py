@@ -80,7 +80,7 @@ def test_colours_are_told(tree: Tree, environ: dict[str, str], told: str) -> Non
     ("answer", "known"), [("\x1b[?2026;2$y\x1b[?62;22c", True), ("\x1b[?62;22c", False)]
 )
 def test_a_terminal_is_asked_and_its_answer_taken_off_the_line(answer: str, known: bool) -> None:
-    with Screen([sys.executable, "-c", ASK]) as screen:
+    with Screen([sys.executable, "-c", ASK], silent=True) as screen:
         screen.wait(lambda s: QUESTION in s.output, "the question")
         screen.type(answer)
         shown = screen.wait_for("<.*>")
@@ -94,7 +94,7 @@ def test_a_terminal_that_controls_no_jobs_is_asked_too() -> None:
         "import subprocess, sys; "
         f"subprocess.run([sys.executable, '-c', {ASK!r}], start_new_session=True)"
     )
-    with Screen([sys.executable, "-c", apart]) as screen:
+    with Screen([sys.executable, "-c", apart], silent=True) as screen:
         screen.wait(lambda s: QUESTION in s.output, "the question")
         screen.type("\x1b[?2026;2$y\x1b[?62;22c")
         assert "2026;2$y" in screen.wait_for("<.*>")
@@ -102,7 +102,7 @@ def test_a_terminal_that_controls_no_jobs_is_asked_too() -> None:
 
 
 def test_a_terminal_that_never_answers_is_not_waited_for() -> None:
-    with Screen([sys.executable, "-c", ASK]) as screen:
+    with Screen([sys.executable, "-c", ASK], silent=True) as screen:
         screen.wait_for("<None>")
         assert screen.wait_end() == 0
         assert screen.attributes() == screen.attributes_before

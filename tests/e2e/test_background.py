@@ -47,7 +47,7 @@ class AskedTerminal(Screen):
     def __init__(self, *parts: tuple[float, bytes], **named: Any) -> None:
         self._parts = parts
         self._has_sent = False
-        super().__init__(named.pop("command", GPUMON), **named)
+        super().__init__(named.pop("command", GPUMON), silent=True, **named)
 
     def _look(self) -> None:
         if not self._has_sent and ASKED in self.output:

@@ -471,7 +471,7 @@ def threads_of(pid: int) -> int:
 
 
 def test_after_a_stop_that_nobody_announced_it_goes_on_and_can_be_left() -> None:
-    with Screen(COARSE_DEMO) as screen:
+    with Screen(COARSE_DEMO, fresh=True) as screen:
         screen.wait_for(READY)
         screen.type("P")
         screen.wait_for("PID▲")

@@ -64,7 +64,7 @@ class LateTerminal(Screen):
         self._done = threading.Condition()
         super().__init__([sys.executable, "-c", FOLLOWED, *command], env)
 
-    def _look(self) -> None:
+    def reply(self) -> None:
         for query in list(QUERY.finditer(self.output))[self._queries :]:
             self._queries += 1
             if query[4] is not None:
@@ -80,7 +80,6 @@ class LateTerminal(Screen):
             self._answer_later(answer)
         if not self.ended_at and b"<prompt>" in self.output:
             self.ended_at = time.monotonic()
-        super()._look()
 
     def _answer_later(self, answer: bytes) -> None:
         self.asked += 1

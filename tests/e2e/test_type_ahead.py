@@ -22,21 +22,17 @@ GPUMON = [sys.executable, "-m", "gpumon"]
 RIGHT, DOWN = "\x1b[C", "\x1b[B"
 CONFIRM = f"{RIGHT}{RIGHT}\r"
 IGNORED = "Keys typed before this was shown are ignored"
-QUERY, REPLY = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
 
 
 class ReplyingTerminal(Screen):
-    """Replies to queries, once it has read them."""
+    """Has synchronized output, and replies only while it may."""
+
+    modes = frozenset({b"2026"})
 
     def __init__(self, *args: object, **kwargs: object) -> None:
-        self.replied = 0
         self._replying = threading.Event()
         self._replying.set()
         super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # passed through
-
-    def _look(self) -> None:
-        self.reply()
-        super()._look()
 
     def mute(self) -> None:
         """Show output, and reply later."""
@@ -48,15 +44,9 @@ class ReplyingTerminal(Screen):
         with self._changed:
             self.reply()
 
-    @property
-    def asked(self) -> int:
-        """The queries so far."""
-        return self.output.count(QUERY)
-
     def reply(self) -> None:
-        while self._replying.is_set() and self.replied < self.asked:
-            self.replied += 1
-            self.send(REPLY)
+        if self._replying.is_set():
+            super().reply()
 
 
 @contextmanager

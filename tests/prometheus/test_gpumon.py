@@ -161,7 +161,7 @@ def test_no_secret_is_in_the_list_of_processes(server: PrometheusServer, tmp_pat
     config = folder / "config.toml"
     config.write_text(f'[prometheus]\nurl = "{server.url}"\ntoken_file = "{token}"\n')
     env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
-    with Screen([*GPUMON, "--prometheus"], env, columns=120) as screen:
+    with Screen([*GPUMON, "--prometheus"], env, columns=120, fresh=True) as screen:
         screen.wait_for(r"hosts 3/4")
         # What everybody, and what the same user, can read of the program.
         own = Path(f"/proc/{screen.process.pid}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
+import itertools
 import os
 import signal
 import sys
@@ -115,11 +116,18 @@ def _locks_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         yield
 
 
+@pytest.fixture(scope="session")
+def _states(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Names of folders, none of which is there: with thousands in one, each would take longer."""
+    folder = tmp_path_factory.mktemp("states")
+    return (str(folder / str(number)) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def _state_of_its_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def _state_of_its_own(_states: Iterator[str]) -> Iterator[None]:
     """What gpumon remembers from another test, or for somebody, is neither read nor changed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        patch.setenv("XDG_STATE_HOME", next(_states))
         yield
 
 

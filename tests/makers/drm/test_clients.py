@@ -168,13 +168,13 @@ def test_a_process_with_thousands_of_files_is_looked_through_once(
     files = {number: (f"/tmp/{number}", "") for number in range(10, 3000)}
     room.process(100, {**files, 5: (node(3), client(3))})
     looks: list[str] = []
-    whole: Callable[[str], dict[int, str]] = holders._drm_files
+    whole: Callable[[str], dict[int, str]] = holders.drm_files
 
     def recorded(folder: str) -> dict[int, str]:
         looks.append(folder)
         return whole(folder)
 
-    monkeypatch.setattr(holders, "_drm_files", recorded)
+    monkeypatch.setattr(holders, "drm_files", recorded)
     for _ in range(5):
         assert set(room.lists()) == {100}
     assert len([folder for folder in looks if folder.endswith("/100/fd")]) == 1
@@ -202,7 +202,7 @@ def test_files_are_looked_through_again_when_their_number_changed(
 
     tree.end(1)
 
-    monkeypatch.setattr(holders, "_drm_files", recorded)
+    monkeypatch.setattr(holders, "drm_files", recorded)
     known, now = holders.FileHolders(str(tree.proc)), 1000.0
     for size in sizes:
         status = SimpleNamespace(st_ino=4711, st_ctime_ns=1, st_size=size)
@@ -214,8 +214,8 @@ def test_files_are_looked_through_again_when_their_number_changed(
 
 
 def test_many_processes_are_looked_at_in_turns(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holders, "_FIRST_BUDGET", 0.0)
-    monkeypatch.setattr(holders, "_BUDGET", 0.002)
+    monkeypatch.setattr(holders, "FIRST_SCAN_SECONDS", 0.0)
+    monkeypatch.setattr(holders, "SCAN_SECONDS", 0.002)
     for pid in range(100, 400):
         room.process(pid, {5: (node(3), client(3, pid))} if pid == 100 else {})
     for _ in range(200):

@@ -394,7 +394,7 @@ def watch_function(room: Room, name: str, order: list[str]) -> None:
 
 
 class Waiting:
-    """Waits for the XIDs of all cards of a room, and records when it does not listen.
+    """Waits for the XIDs of all GPUs of a room, and records when it does not listen.
 
     Args:
         room: The room, whose driver was initialised.
@@ -425,19 +425,19 @@ class Waiting:
 
 @pytest.fixture
 def wait_for_xids(furnish: Furnish) -> Iterator[Callable[..., tuple[Room, Waiting]]]:
-    """Lets the XIDs of so many cards be waited for."""
+    """Waits for the XIDs of so many GPUs."""
     running: list[Waiting] = []
 
     def start(
-        cards: int = 1, longest: float = math.inf, before: Callable[[Room], object] = id
+        gpus: int = 1, longest: float = math.inf, before: Callable[[Room], object] = id
     ) -> tuple[Room, Waiting]:
-        room = furnish(*[h100()] * cards)
+        room = furnish(*[h100()] * gpus)
         load_library()
         pynvml.nvmlInit()
         before(room)
         waiting = Waiting(room, longest)
         running.append(waiting)
-        wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == cards)
+        wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == gpus)
         return room, waiting
 
     yield start

@@ -358,18 +358,22 @@ def test_a_card_that_did_not_answer_before_keeps_since_when(bench: Bench) -> Non
     assert bench.run(3)[1].gpus == bench.source.gpus
 
 
-def test_a_tick_shorter_than_two_intervals_is_no_hang() -> None:
-    bench = Bench(interval=1.2)
-    bench.hang_at(2, 2.3)
-    assert [snapshot.time - EPOCH for snapshot in bench.run(3)] == pytest.approx([0.0, 3.5, 3.6])
-
-
-def test_a_hang_is_told_after_three_seconds_however_rare_the_samples_are() -> None:
-    bench = Bench(interval=3600.0)
-    bench.hang_at(2, 8.0)
-    first, *reminders, _ = bench.run(4)
-    began = first.time + 3600.0
-    assert [snapshot.time - began for snapshot in reminders] == pytest.approx([3.0, 6.0])
+@pytest.mark.parametrize(
+    ("interval", "seconds", "reported_after"),
+    [
+        pytest.param(1.2, 2.3, [], id="shorter than two intervals is no hang"),
+        pytest.param(3600.0, 8.0, [3.0, 6.0], id="after three seconds however rare the samples"),
+    ],
+)
+def test_a_hang_is_told_after_two_intervals_but_three_seconds_at_most(
+    interval: float, seconds: float, reported_after: list[float]
+) -> None:
+    bench = Bench(interval)
+    bench.hang_at(2, seconds)
+    _, *reminders, last = bench.run(2 + len(reported_after))
+    began = EPOCH + interval
+    assert [snapshot.time - began for snapshot in reminders] == pytest.approx(reported_after)
+    assert last.time - began == pytest.approx(seconds)
 
 
 def test_a_driver_that_is_only_slow_is_not_said_to_hang(bench: Bench) -> None:

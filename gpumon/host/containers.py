@@ -255,10 +255,12 @@ class ContainerNames:
 
     Args:
         root: Where the machine's file system is mounted.
+        docker_patience: Seconds to wait for Docker.
     """
 
-    def __init__(self, root: str = "/") -> None:
+    def __init__(self, root: str = "/", docker_patience: float = _DOCKER_SECONDS) -> None:
         self._root = root.rstrip("/")
+        self._docker_patience = docker_patience
         self._uid = os.geteuid()
         self._docker: dict[str, tuple[str | None, float]] = {}
         self._running = _Listing(self._running_containers)
@@ -319,7 +321,7 @@ class ContainerNames:
         """Names by id from the sockets of Docker and of rootless Docker."""
         names: dict[str, str] | None = None
         for path in ("var/run/docker.sock", f"run/user/{self._uid}/docker.sock"):
-            answer = _ask(f"{self._root}/{path}", "/containers/json")
+            answer = _ask(f"{self._root}/{path}", "/containers/json", self._docker_patience)
             running = _decoded(answer, list[_DockerContainer])
             if running is not None:
                 names = names or {}
@@ -438,7 +440,7 @@ def _read(path: str) -> bytes | None:
         os.close(descriptor)
 
 
-def _ask(path: str, question: str) -> bytes | None:
+def _ask(path: str, question: str, patience: float) -> bytes | None:
     """The body of the response to an HTTP GET over a Unix socket.
 
     ``None`` without a response or if it is not a success.
@@ -449,10 +451,10 @@ def _ask(path: str, question: str) -> bytes | None:
     import http.client
     import socket
 
-    with closing(http.client.HTTPConnection("localhost", timeout=_DOCKER_SECONDS)) as connection:
+    with closing(http.client.HTTPConnection("localhost", timeout=patience)) as connection:
         try:
             connection.sock = socket.socket(socket.AF_UNIX)
-            connection.sock.settimeout(_DOCKER_SECONDS)
+            connection.sock.settimeout(patience)
             connection.sock.connect(path)
             connection.request("GET", question)
             with closing(connection.getresponse()) as response:

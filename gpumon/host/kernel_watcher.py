@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -54,7 +53,7 @@ class KernelWatcher:
 
     def __init__(self, parsers: Sequence[LineParser], system: System) -> None:
         self._parsers = parsers
-        self._clock = system.clock
+        self._clock, self._slept = system.clock, system.slept
         self._log = KernelLog(f"{system.dev}/kmsg")
         self._heard: deque[Heard] = deque(maxlen=_KEPT)
         self._has_read_past = False
@@ -101,7 +100,7 @@ class KernelWatcher:
             self._log.skip()
         # Of both turns, so that the time of none is taken for now.
         reports += [*self._end_turn(), *self._end_turn()]
-        if _slept() <= _SLEPT_SECONDS:
+        if self._slept() <= _SLEPT_SECONDS:
             for report in sorted(reports, key=lambda report: report.at):
                 self._heard.append(Heard(self._wall_time(report), report, is_past=True))
         self._has_read_past = True
@@ -132,8 +131,3 @@ class KernelWatcher:
     def _wall_time(self, report: KernelReport) -> float:
         """When it was, in seconds since the epoch."""
         return self._clock.time() - max(0.0, self._clock.monotonic() - report.at)
-
-
-def _slept() -> float:
-    """Seconds for which the machine slept since it was started."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)

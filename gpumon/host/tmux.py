@@ -36,9 +36,13 @@ class TmuxNames:
     The environment of a process has only the number of its session.
 
     Not thread-safe.
+
+    Args:
+        patience: Seconds to wait for a server.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = _TMUX_SECONDS) -> None:
+        self._patience = patience
         self._names: dict[tuple[str, int], tuple[float, dict[str, str]]] = {}
 
     def name(self, session: TmuxSession, now: float) -> str | None:
@@ -52,7 +56,8 @@ class TmuxNames:
         server = session.socket, session.server
         asked_at, names = self._names.get(server, (None, {}))
         if asked_at is None or now - asked_at >= RETRY_SECONDS:
-            names = _sessions(session) if _is_our_socket(session.socket) else {}
+            ours = _is_our_socket(session.socket)
+            names = _sessions(session, self._patience) if ours else {}
             fresh = now - RETRY_SECONDS
             self._names = {key: known for key, known in self._names.items() if known[0] > fresh}
             self._names[server] = now, names
@@ -67,7 +72,7 @@ def _is_our_socket(path: str) -> bool:
     return stat.S_ISSOCK(status.st_mode) and status.st_uid == os.geteuid()
 
 
-def _sessions(session: TmuxSession) -> dict[str, str]:
+def _sessions(session: TmuxSession, patience: float) -> dict[str, str]:
     """Names by number, if the server is still the one that created the session."""
     # Imported here because few users run tmux.
     import subprocess
@@ -80,7 +85,7 @@ def _sessions(session: TmuxSession) -> dict[str, str]:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            timeout=_TMUX_SECONDS,
+            timeout=patience,
             check=True,
         ).stdout
     except (OSError, subprocess.SubprocessError):

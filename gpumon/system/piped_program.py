@@ -139,17 +139,19 @@ class PipedProgram:
         return -signal.SIGKILL if process.returncode is None else process.returncode
 
 
-def end_all(programs: Sequence[PipedProgram], patience: float) -> None:
+def end_all(
+    programs: Sequence[PipedProgram], patience: float, grace: float = _TERMINATE_SECONDS
+) -> None:
     """Wait ``patience`` seconds for programs that are about to end, then make the others end.
 
     SIGTERM comes first, on which a ``gpumon remote`` that was started through another program
-    continues what it has stopped. What is left a second later is killed.
+    continues what it has stopped. What is left ``grace`` seconds later is killed.
     """
     left = _not_yet(programs, patience, lambda program: program.is_over)
     for program in left:
         program.signal(signal.SIGTERM)
     # What the program has started may need longer than itself, and holds its output until then.
-    _not_yet(left, _TERMINATE_SECONDS, lambda program: program.is_over and program.drain())
+    _not_yet(left, grace, lambda program: program.is_over and program.drain())
     for program in programs:
         program.end()
 

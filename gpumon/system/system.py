@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from threading import Event
 
 
@@ -40,6 +41,11 @@ class SystemClock:
         return event.wait(timeout)
 
 
+def seconds_slept() -> float:
+    """Seconds for which this machine slept since it was started."""
+    return _time.clock_gettime(_time.CLOCK_BOOTTIME) - _time.clock_gettime(_time.CLOCK_MONOTONIC)
+
+
 class System(Struct, frozen=True):
     """The operating system that is read; tests have trees of files and a clock of their own."""
 
@@ -47,6 +53,7 @@ class System(Struct, frozen=True):
     sys: str = "/sys"
     dev: str = "/dev"
     clock: Clock = SystemClock()
+    slept: Callable[[], float] = seconds_slept
 
 
 THIS_SYSTEM = System()

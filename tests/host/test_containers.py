@@ -20,7 +20,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.host import containers
 from gpumon.host.containers import RETRY_SECONDS, ContainerNames
 from gpumon.model.processes import Container
 
@@ -32,6 +31,8 @@ OTHER_ID = "8d461fa5765781bcf5f7eb192f101bc3103d4b932e26236f43feecfa20664f96"
 POD = "2c48913c-b29f-11e7-9350-020968147796"
 DOCKER = Container("docker", ID)
 PODMAN = Container("podman", ID)
+HUGE = 9 * 2**20
+"""Bytes, more than are read."""
 RUNNING = [{"Id": ID, "Names": ["/llama-ft", "/alias/llama-ft"], "Labels": {"a": "b"}}]
 
 
@@ -155,17 +156,14 @@ def test_a_container_that_is_new_is_asked_for_at_once(root: Path, docker: Docker
     assert names.named(DOCKER, 1.0).name == "llama-ft"
 
 
-def test_a_docker_that_hangs_is_left_alone_for_a_minute(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(containers, "_DOCKER_SECONDS", 0.05)
+def test_a_docker_that_hangs_is_left_alone_for_a_minute(root: Path) -> None:
     path = root / "var/run/docker.sock"
     path.parent.mkdir(parents=True)
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(str(path))
         silent.listen()
         silent.setblocking(False)
-        names = ContainerNames(str(root))
+        names = ContainerNames(str(root), docker_patience=0.05)
         for number in range(100):
             container = Container("docker", f"{number:064x}")
             assert names.named(container, 1.0 + number / 10).name is None
@@ -186,7 +184,7 @@ def test_a_docker_that_hangs_is_left_alone_for_a_minute(
         b'[{"Id": "' + ID.encode() + b'", "Names": []}]',
         b"[" * 100_000,
         b"\xff\xfe",
-        json.dumps(RUNNING).encode()[:-1] + b" " * containers._FILE_BYTES + b"]",
+        json.dumps(RUNNING).encode()[:-1] + b" " * HUGE + b"]",
     ],
     ids=["empty", "cut", "null", "object", "types", "nameless", "deep", "bytes", "huge"],
 )
@@ -261,9 +259,8 @@ def test_nothing_but_a_plain_file_is_opened_in_a_home(root: Path) -> None:
 
 
 def test_a_huge_file_is_not_read(root: Path) -> None:
-    with (store(root) / "containers.json").open("w") as file:
-        file.write(stored("trainer"))
-        file.truncate(containers._FILE_BYTES + 1)
+    text = stored("trainer")
+    (store(root) / "containers.json").write_text(text[:-1] + " " * HUGE + text[-1])
     assert ContainerNames(str(root)).named(PODMAN, 0.0) == PODMAN
 
 

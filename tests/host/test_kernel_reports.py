@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.host import kernel_watcher
 from gpumon.host.kernel_log import KernelLine, KernelReport
 from gpumon.host.oom import OomLines
 from gpumon.makers.accidents import watcher_of
@@ -304,7 +303,7 @@ def watch(tmp_path: Path) -> Iterator[Callable[[], KernelWatcher]]:
     watchers: list[KernelWatcher] = []
 
     def start() -> KernelWatcher:
-        watcher = watcher_of(System(dev=str(tmp_path)))
+        watcher = watcher_of(System(dev=str(tmp_path), slept=lambda: 0.0))
         watchers.append(watcher)
         watcher.start()
         return watcher
@@ -358,9 +357,8 @@ def test_all_makers_and_the_oom_killer_are_heard_within_two_seconds(
 
 
 def test_a_million_lines_are_bounded_and_the_next_accident_is_heard(
-    tmp_path: Path, watch: Callable[[], KernelWatcher], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, watch: Callable[[], KernelWatcher]
 ) -> None:
-    monkeypatch.setattr(kernel_watcher, "_slept", lambda: 0.0)
     path = tmp_path / "kmsg"
     line = b"3,1,1000000,-;NVRM: Xid (PCI:0000:41:00): 31, pid=5, name=\\x1b]0;a, Ch 8, intr 0\n"
     with path.open("wb") as file:

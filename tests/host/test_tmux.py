@@ -14,7 +14,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.host import tmux
 from gpumon.host.containers import RETRY_SECONDS
 from gpumon.host.tmux import TmuxNames, TmuxSession, tmux_session
 from tests import lives
@@ -97,11 +96,8 @@ def test_a_renamed_session_has_its_new_name_after_a_minute(server: Path) -> None
 
 
 @NEEDS_TMUX
-def test_a_server_that_hangs_is_asked_once_a_minute(
-    folder: Path, silent: socket.socket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(tmux, "_TMUX_SECONDS", 0.1)
-    names = TmuxNames()
+def test_a_server_that_hangs_is_asked_once_a_minute(folder: Path, silent: socket.socket) -> None:
+    names = TmuxNames(patience=0.1)
     for now in range(int(RETRY_SECONDS)):
         assert names.name(TmuxSession(str(folder / "s"), 1, "0"), float(now)) is None
     assert was_asked(silent)

@@ -533,11 +533,15 @@ def test_what_cannot_change_is_read_once(
 def test_a_process_not_asked_for_is_forgotten_after_a_while(
     fake: FakeProc, reader: WorkloadReader, clock: HandClock
 ) -> None:
-    reader.read([fake.add(50)])
-    clock.now += 5
-    later = fake.add(51)
-    reader.read([later])
-    assert sorted(reader._known) == [50, 51], "a call may ask for the new ones only"
-    clock.now += 56
-    reader.read([later])
-    assert sorted(reader._known) == [51]
+    """Its environment is read once, so a change of it shows whether the process is remembered."""
+    first, later = fake.add(50, VIRTUAL_ENV="/p/before/.venv"), fake.add(51)
+
+    def environment_after(seconds: float) -> str | None:
+        clock.now += seconds
+        reader.read([later])
+        return reader.read([first])[first.id].environment
+
+    assert environment_after(0) == "before"
+    fake.add(50, VIRTUAL_ENV="/p/after/.venv")
+    assert environment_after(59) == "before", "a call may ask for the new ones only"
+    assert environment_after(60) == "after"

@@ -10,4 +10,4 @@ from gpumon.makers.drm import holders
 @pytest.fixture(autouse=True)
 def _time_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may take longer than gpumon does to look at what holds a GPU."""
-    monkeypatch.setattr(holders, "_BUDGET", 10.0)
+    monkeypatch.setattr(holders, "SCAN_SECONDS", 10.0)

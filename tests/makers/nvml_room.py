@@ -13,7 +13,7 @@ import pynvml
 import pytest
 
 from gpumon.host import kernel_watcher
-from gpumon.makers.nvidia.library import c_function
+from gpumon.makers.nvidia.library import c_function, load_library
 from gpumon.makers.nvidia.xids import THREAD
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.system.system import System
@@ -45,6 +45,7 @@ class Room:
         self.proc = proc
         self.sys = sys_folder
         self.kernel_log = kernel_log
+        self.slept = 0.0
         self.sources: list[NvmlSource] = []
         self.replaced: dict[str, Function] = {}
 
@@ -52,7 +53,7 @@ class Room:
         self, selection: GpuSelection = ALL, proc: str | None = None, *, profiled: bool = False
     ) -> NvmlSource:
         dev = str(self.kernel_log.parent)
-        system = System(proc or "/proc", str(self.sys), dev, self.clock)
+        system = System(proc or "/proc", str(self.sys), dev, self.clock, lambda: self.slept)
         source = NvmlSource(selection, system, profiled=profiled)
         self.sources.append(source)
         return source
@@ -106,6 +107,29 @@ def replace_function(room: Room, name: str, function: Function) -> Function:
     room.replaced.setdefault(name, replaced)
     pynvml._nvmlGetFunctionPointer_cache[name] = function
     return replaced
+
+
+def kernel_thread() -> threading.Thread | None:
+    """The thread that reads the kernel log; it ends where that may not be read."""
+    threads = (thread for thread in threading.enumerate() if thread.name == kernel_watcher.THREAD)
+    return next(threads, None)
+
+
+def count_events(room: Room) -> Callable[[], int]:
+    """Returns what counts the events of the driver that the source has received from now on."""
+    load_library()
+    handed_out, received = 0, 0
+
+    def counted(*arguments: object) -> int:
+        nonlocal handed_out, received
+        # The thread that waits comes back for the next one.
+        received = handed_out
+        code = wait(*arguments)
+        handed_out += not code
+        return code
+
+    wait = replace_function(room, "nvmlEventSetWait_v2", counted)
+    return lambda: received
 
 
 def join_watchers() -> None:

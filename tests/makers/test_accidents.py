@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.host import kernel_watcher
 from gpumon.model.accidents import ACCIDENT_SECONDS, Accident, AccidentKind
 from gpumon.model.processes import CgroupMemory
 from gpumon.model.selection import GpuSelection
 from tests.driver import GIB, Owner, h100
 from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
+from tests.makers.nvml_room import kernel_thread
 from tests.makers.test_xids import line
 
 if TYPE_CHECKING:
@@ -26,12 +26,6 @@ if TYPE_CHECKING:
     Furnish = Callable[..., Room]
 
 DEADLINE = 60.0
-
-
-@pytest.fixture(autouse=True)
-def _awake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the machine of the tests did, this one has not slept."""
-    monkeypatch.setattr(kernel_watcher, "_slept", lambda: 0.0)
 
 
 def until(room: Room, true: Callable[[Snapshot], object]) -> Snapshot:
@@ -85,12 +79,13 @@ def test_the_kernel_log_is_in_the_snapshots_with_its_own_times_for_ten_minutes(
 
 def test_a_new_line_is_an_accident_within_two_seconds(furnish: Furnish) -> None:
     room = furnish(h100())
-    room.kernel_log.write_text("")
-    source = room.open()
-    until(room, lambda _: source._kernel is not None and source._kernel.take() is not None)
+    bus = room.driver.cards[0].pci_bus
+    room.kernel_log.write_text(line(bus, 31, 100))  # More than ten minutes ago.
+    room.open()
+    assert until(room, lambda snapshot: snapshot.gpus[0].xid == 31).accidents == ()
     began = time.monotonic()
     with room.kernel_log.open("a") as log:
-        log.write(line(room.driver.cards[0].pci_bus, 79, 1000, "GPU has fallen off the bus."))
+        log.write(line(bus, 79, 1000, "GPU has fallen off the bus."))
     until(room, lambda snapshot: snapshot.accidents)
     assert time.monotonic() - began < 2
 
@@ -132,16 +127,17 @@ def test_accidents_of_gpus_that_are_not_selected_are_left_out(furnish: Furnish) 
 
 def test_the_same_lines_read_again_are_the_same_accidents(furnish: Furnish) -> None:
     room = furnish(h100())
-    room.kernel_log.write_text(line(room.driver.cards[0].pci_bus, 48, 900))
+    bus = room.driver.cards[0].pci_bus
+    room.kernel_log.write_text(line(bus, 48, 900))
     source = room.open()
     before = until(room, lambda snapshot: snapshot.accidents).accidents
     source.close()
+    with room.kernel_log.open("a") as log:
+        log.write(line(bus, 63, 950))
     room.clock.now += 0.001
     source.open()
-    for _ in range(3):
-        room.sample(0.0)
-    until(room, lambda _: source._kernel is not None and source._kernel.take() is not None)
-    assert room.sample().accidents == before
+    again = until(room, lambda snapshot: 63 in [one.number for one in snapshot.accidents])
+    assert again.accidents[:-1] == before
 
 
 def test_a_flood_leaves_the_newest(furnish: Furnish) -> None:
@@ -184,10 +180,10 @@ def test_a_counter_of_a_cgroup_is_an_accident_where_the_log_may_not_be_read(
     (job / "memory.current").write_text("62000\n")
     (job / "memory.events").write_text("oom 1\noom_kill 1\n")
     room.driver.cards[0].processes = [Owner(os.getpid(), memory=GIB)]
-    source = room.open(proc=str(made_proc))
+    room.open(proc=str(made_proc))
     (process,) = room.samples(3, 2.5).processes
     assert process.cgroup_memory == CgroupMemory("/job_91", 62000, 64000)
-    until(room, lambda _: source._kernel is not None and source._kernel.is_readable is readable)
+    until(room, lambda _: (kernel_thread() is not None) is readable)
     assert room.samples(2, 2.5).accidents == ()
     (job / "memory.events").write_text("oom 2\noom_kill 2\n")
     accidents = room.samples(3, 2.5).accidents

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from gpumon.host import kernel_watcher
 from gpumon.makers import amd as amd_maker
 from gpumon.makers import nvidia as nvidia_maker
 from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading
@@ -271,10 +270,7 @@ def test_each_gpu_has_the_device_file_of_its_driver_and_links_within_its_maker()
     assert links.of("GPU-0", "GPU-a0").bus is Link.UNKNOWN
 
 
-def test_all_makers_hear_of_the_kernel_log_and_each_accident_is_of_its_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kernel_watcher, "_slept", lambda: 0.0)
+def test_all_makers_hear_of_the_kernel_log_and_each_accident_is_of_its_gpu(tmp_path: Path) -> None:
     written = round(time.monotonic() * 1e6)
     lines = (
         "NVRM: Xid (PCI:0000:41:00): 79, GPU has fallen off the bus.",
@@ -285,7 +281,7 @@ def test_all_makers_hear_of_the_kernel_log_and_each_accident_is_of_its_gpu(
     red = Driver("amdgpu", amd_maker.MAKER, gpu(uuid="PCI-0", pci_bus_id="0000:28:00.0"))
     for driver in (green, red):
         driver.time = time.time()
-    source = Sampler(combined(green, red), System(dev=str(tmp_path)))
+    source = Sampler(combined(green, red), System(dev=str(tmp_path), slept=lambda: 0.0))
     source.open()
     deadline = time.monotonic() + 60
     snapshot: Snapshot = source.sample()

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.makers.backend import KEPT_SECONDS
+from gpumon.makers.nvidia.gpu import NvmlGpu
+from gpumon.makers.nvidia.library import Library
 from gpumon.makers.nvidia.queries import REACTIONS, PollRate, Query, Reaction, SlowCallBudget
 from gpumon.makers.source import SourceError
 from gpumon.model.snapshot import GpuStatus, Unknown
+from tests.clock import HandClock
 from tests.driver import GIB, Owner, h100, rtx4090
 from tests.makers.nvml_room import (
     FUNCTION_NOT_FOUND,
@@ -239,13 +242,13 @@ def test_what_a_card_never_answered_is_asked_again_seldom(furnish: Furnish, code
     assert "power_draw" not in room.gpu().unknown
 
 
-def test_what_is_taken_up_again_before_its_turn_came_is_asked_once(furnish: Furnish) -> None:
-    source = furnish(h100()).open()
-    (card,) = source.backend._registry.gpus
+def test_what_is_taken_up_again_before_its_turn_came_is_asked_once() -> None:
     turns, reading = SlowCallBudget(), Query(("pcie_rx",), lambda: 0, PollRate.SLOW, cost=0.02)
-    turns.add(card, reading)
+    clock = HandClock()
+    gpu = NvmlGpu(Library(clock), clock, "GPU-0", 0, turns.add)
+    turns.add(gpu, reading)
     assert list(turns.take(0.0)) == [], "there is no time for it yet"
-    turns.add(card, reading)
+    turns.add(gpu, reading)
     assert [turn.query for turn in turns.take(1.0)] == [reading]
 
 

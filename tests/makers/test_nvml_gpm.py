@@ -6,9 +6,12 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
+import pynvml
 import pytest
 
-from gpumon.makers.nvidia.gpm import METRICS
+from gpumon.makers.nvidia.gpm import METRICS, GpmSampler
+from gpumon.makers.nvidia.gpu import NvmlGpu
+from gpumon.makers.nvidia.library import Library
 from gpumon.makers.source import CallGivenUpError
 from gpumon.model.snapshot import GpuStatus, Unknown
 from tests.driver import a100, h100, h100_mig
@@ -88,17 +91,21 @@ def test_they_are_read_once_a_second_however_often_is_sampled(furnish: Furnish) 
 
 def test_two_samples_are_never_closer_than_a_fifth_of_a_second(furnish: Furnish) -> None:
     room = furnish(h100())
-    opened(room)
-    later(room)
-    before = room.calls(SAMPLE)
-    # As after a reload of the driver or a change of its GPUs, which makes everything due at once.
-    backend = room.sources[0].backend
-    backend._profile_due = 0.0
-    assert later(room, 0.15).sm_active == 0
-    assert room.calls(SAMPLE) == before
-    backend._profile_due = 0.0
-    later(room, 0.1)
-    assert room.calls(SAMPLE) == before + 1
+    room.open()
+    gpu = NvmlGpu(Library(room.clock), room.clock, "GPU-0", 0, lambda *_: None)
+    gpu.handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+    gpu.profile_with(GpmSampler(gpu))
+
+    def calls_after(seconds: float) -> int:
+        pass_time(room, seconds)
+        gpu.ask_all(gpu.profile, room.clock.now)
+        return room.calls(SAMPLE)
+
+    assert [calls_after(seconds) for seconds in (0.0, 1.0)] == [1, 2]
+    assert gpu.answers.values["sm_active"] == 0
+    assert [calls_after(seconds) for seconds in (0.15, 0.1)] == [2, 3]
+    assert gpu.answers.values["sm_active"] == 0
+    gpu.stop_asking()
 
 
 def test_who_neither_shows_nor_logs_them_does_not_ask(furnish: Furnish) -> None:

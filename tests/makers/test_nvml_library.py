@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import threading
 import time
@@ -12,7 +13,7 @@ import pytest
 
 from gpumon.makers.nvidia import library, xids
 from gpumon.makers.nvidia.library import Library, load_library
-from gpumon.makers.nvidia.xids import THREAD
+from gpumon.makers.nvidia.xids import THREAD, EventXidWatcher, XidReports
 from gpumon.makers.source import CallGivenUpError, SourceError
 from gpumon.model.snapshot import GpuStatus
 from gpumon.system.system import SystemClock
@@ -32,11 +33,12 @@ from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixtu
 from tests.nvml_source import NvmlSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from gpumon.makers.source import Call
 
     Furnish = Callable[..., Room]
+    WaitForXids = Callable[..., tuple[Room, "Waiting"]]
 
 DEADLINE = 60.0
 
@@ -391,47 +393,90 @@ def watch_function(room: Room, name: str, order: list[str]) -> None:
     answer = replace_function(room, name, watching)
 
 
-def test_a_lost_card_leaves_the_xids_of_the_others_at_once(furnish: Furnish) -> None:
-    room = furnish(h100(), h100())
-    source = room.open()
-    room.sample()
-    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 2)
-    pauses = record_pauses(room)
+class Waiting:
+    """Waits for the XIDs of all GPUs of a room, and records when it does not listen.
+
+    Args:
+        room: The room, whose driver was initialised.
+        longest: Of each pause only so many seconds pass here.
+    """
+
+    def __init__(self, room: Room, longest: float = math.inf) -> None:
+        self.pauses: list[float] = []
+        self.reports = XidReports()
+        self.watcher = EventXidWatcher(room.clock, self.reports, self.wait)
+        self.longest = longest
+        self.watcher.start(self.gpus())
+
+    def gpus(self) -> dict[int, str]:
+        count = pynvml.nvmlDeviceGetCount()
+        handles = map(pynvml.nvmlDeviceGetHandleByIndex, range(count))
+        values = [ctypes.cast(handle, ctypes.c_void_p).value or 0 for handle in handles]
+        return {value: f"GPU-{index}" for index, value in enumerate(values)}
+
+    def wait(self, stopped: threading.Event, seconds: float) -> bool:
+        self.pauses.append(seconds)
+        return stopped.wait(min(seconds, self.longest))
+
+    def is_told(self, number: int, gpu: str) -> bool:
+        found = self.reports.next_of(gpu, None)
+        return found is not None and found[0] == number
+
+
+@pytest.fixture
+def wait_for_xids(furnish: Furnish) -> Iterator[Callable[..., tuple[Room, Waiting]]]:
+    """Waits for the XIDs of so many GPUs."""
+    running: list[Waiting] = []
+
+    def start(
+        gpus: int = 1, longest: float = math.inf, before: Callable[[Room], object] = id
+    ) -> tuple[Room, Waiting]:
+        room = furnish(*[h100()] * gpus)
+        load_library()
+        pynvml.nvmlInit()
+        before(room)
+        waiting = Waiting(room, longest)
+        running.append(waiting)
+        wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == gpus)
+        return room, waiting
+
+    yield start
+    for waiting in running:
+        waiting.watcher.stop()
+        pynvml.nvmlShutdown()
+
+
+def test_a_lost_card_leaves_the_xids_of_the_others_at_once(wait_for_xids: WaitForXids) -> None:
+    room, waiting = wait_for_xids(2)
     room.driver.cards[0].lost = True
     wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 4)
     room.driver.cards[1].xid(48)
-    wait_until(lambda: source.sample().gpus[1].xid == 48)
-    assert not pauses
+    wait_until(lambda: waiting.is_told(48, "GPU-1"))
+    assert not waiting.pauses
 
 
-def test_lost_cards_alone_are_not_waited_for_in_a_hurry(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.open()
-    room.sample()
-    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
-    pauses = record_pauses(room)
+def test_lost_cards_alone_are_not_waited_for_in_a_hurry(wait_for_xids: WaitForXids) -> None:
+    room, waiting = wait_for_xids()
     room.driver.cards[0].lost = True
-    wait_until(lambda: len(pauses) >= 2)
+    wait_until(lambda: len(waiting.pauses) >= 2)
     assert room.calls("nvmlDeviceRegisterEvents") == 2
 
 
 def test_a_lost_card_that_cannot_be_left_out_is_not_waited_for_in_a_hurry(
-    furnish: Furnish,
+    wait_for_xids: WaitForXids,
 ) -> None:
-    room = furnish(h100())
-    room.open()
-    room.sample()
-    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
-    pauses = record_pauses(room)
+    room, waiting = wait_for_xids()
     room.driver.system.fail("nvmlEventSetWait_v2", LOST)
-    wait_until(lambda: len(pauses) >= 2)
+    wait_until(lambda: len(waiting.pauses) >= 2)
     registered = room.calls("nvmlDeviceRegisterEvents")
-    assert registered <= len(pauses) + 3
+    assert registered <= len(waiting.pauses) + 3
 
 
-def test_a_driver_that_refuses_to_be_waited_for_is_not_asked_in_a_hurry(furnish: Furnish) -> None:
-    room, source = waited_for(furnish)
-    pauses = record_pauses(room, longest=0.1)
+def test_a_driver_that_refuses_to_be_waited_for_is_not_asked_in_a_hurry(
+    wait_for_xids: WaitForXids,
+) -> None:
+    room, waiting = wait_for_xids(longest=0.1)
+    pauses = waiting.pauses
     room.driver.system.fail("nvmlEventSetWait_v2", UNKNOWN)
     waits = room.calls("nvmlEventSetWait_v2")
     wait_until(lambda: len(pauses) >= 3 or room.calls("nvmlEventSetWait_v2") > waits + 20)
@@ -442,47 +487,27 @@ def test_a_driver_that_refuses_to_be_waited_for_is_not_asked_in_a_hurry(furnish:
     def is_told() -> bool:
         # One that comes between two registrations is told to nobody.
         room.driver.cards[0].xid(48)
-        return source.sample().gpus[0].xid == 48
+        return waiting.is_told(48, "GPU-0")
 
     wait_until(is_told)
 
 
 def test_a_driver_that_has_no_set_of_events_is_not_asked_for_one_in_a_hurry(
-    furnish: Furnish,
+    wait_for_xids: WaitForXids,
 ) -> None:
-    room, source = waited_for(furnish)
-    pauses = record_pauses(room, longest=0.1)
+    room, waiting = wait_for_xids(longest=0.1)
+    pauses = waiting.pauses
     sets = room.calls("nvmlEventSetCreate")
     room.driver.system.fail("nvmlEventSetCreate", MEMORY)
     room.driver.add_card(h100())
-    room.sample(2.1)
+    waiting.watcher.watch(waiting.gpus())
     wait_until(lambda: len(pauses) >= 3 or room.calls("nvmlEventSetCreate") > sets + 20)
     assert room.calls("nvmlEventSetCreate") <= sets + len(pauses) + 2
     assert min(pauses) > 1
     room.driver.system.fail("nvmlEventSetCreate", 0)
     wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 3)
     room.driver.cards[1].xid(48)
-    wait_until(lambda: source.sample().gpus[1].xid == 48)
-
-
-def record_pauses(room: Room, longest: float = math.inf) -> list[float]:
-    """From now on, the seconds that the waiting thread lets pass without listening.
-
-    Args:
-        room: Where it waits.
-        longest: Of each of them only so many seconds pass here.
-    """
-    watcher = room.sources[0].backend._watcher
-    assert watcher is not None
-    pauses: list[float] = []
-
-    class Recording(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            pauses.append(timeout or 0.0)
-            return super().wait(min(timeout or 0.0, longest))
-
-    watcher._stopped = Recording()
-    return pauses
+    wait_until(lambda: waiting.is_told(48, "GPU-1"))
 
 
 def waited_for(furnish: Furnish) -> tuple[Room, NvmlSource]:
@@ -522,22 +547,20 @@ def test_a_card_that_refuses_events_at_first_is_heard_later(
 
 
 def test_a_driver_that_has_no_room_for_the_waiting_thread_is_asked_again(
-    furnish: Furnish, monkeypatch: pytest.MonkeyPatch
+    wait_for_xids: WaitForXids,
 ) -> None:
-    monkeypatch.setattr(xids, "_PAUSE_SECONDS", 0.01)
-    room = furnish(h100())
     refused: list[int] = []
 
-    source = room.new_source()
+    def refuse(room: Room) -> None:
+        def first_refused() -> int:
+            refused.append(1)
+            return UNKNOWN if len(refused) == 1 else init()
 
-    def second_refused() -> int:
-        refused.append(1)
-        return UNKNOWN if len(refused) == 2 else init()
+        init = replace_function(room, "nvmlInit_v2", first_refused)
 
-    init = replace_function(room, "nvmlInit_v2", second_refused)
-    source.open()
-    room.sample()
-    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents"))
+    _, waiting = wait_for_xids(longest=0.01, before=refuse)
+    assert len(refused) == 2
+    assert waiting.pauses == [5.0]
 
 
 def test_a_driver_that_hangs_while_it_is_waited_for_does_not_keep_anybody(

@@ -13,7 +13,7 @@ import pytest
 from gpumon.availability import FRESH_SECONDS
 from gpumon.host import machine
 from gpumon.makers.backend import KEPT_SECONDS
-from gpumon.makers.nvidia import processes, queries, source
+from gpumon.makers.nvidia import queries, source
 from gpumon.makers.nvidia.processes import pid_trust
 from gpumon.model.process_states import ENDED
 from gpumon.model.snapshot import Unknown
@@ -45,13 +45,8 @@ NOBODY = 4_194_000
 """A number near the kernel's largest, which no process here has."""
 
 
-def test_the_structures_have_the_sizes_of_the_bindings() -> None:
-    for entry, structure in (
-        (processes._ENTRY, pynvml.c_nvmlProcessInfo_v3_t),
-        (processes._SAMPLE, pynvml.c_nvmlProcessUtilizationSample_t),
-        (queries.ENTRY, pynvml.c_nvmlFieldValue_t),
-    ):
-        assert entry.size == ctypes.sizeof(structure)
+def test_a_field_value_has_the_size_of_the_bindings() -> None:
+    assert queries.ENTRY.size == ctypes.sizeof(pynvml.c_nvmlFieldValue_t)
 
 
 def test_an_owner_is_known_by_pid_and_start_time(furnish: Furnish) -> None:
@@ -586,7 +581,7 @@ def test_instances_that_come_after_the_whole_card_was_refused_are_listed(
 
 def refuse_whole_cards(room: Room, name: str) -> None:
     """As the driver treats a user without rights: only instances may be listed."""
-    whole = room.sources[0].backend._registry.gpus[0].handle.value
+    whole = ctypes.cast(pynvml.nvmlDeviceGetHandleByIndex(0), ctypes.c_void_p).value
 
     def refusing(handle: ctypes.c_void_p, *arguments: object) -> int:
         return (

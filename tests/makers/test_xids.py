@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.findings import FindingKind, conditions, gpu_findings, is_of_the_past
-from gpumon.host import kernel_watcher
 from gpumon.makers.nvidia.xid_table import XIDS
 from gpumon.makers.nvidia.xids import XidOrigin, XidReports
 from gpumon.model.error_codes import ErrorSeverity, error_code, error_details
@@ -18,11 +16,11 @@ from gpumon.recording.history import History
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.recording import EventKind
 from tests.driver import h100
-from tests.makers.nvml_room import Room, join_watchers
+from tests.makers.nvml_room import Room, count_events, join_watchers, kernel_thread
 from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sized
+    from collections.abc import Callable
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.recording import Event
@@ -45,6 +43,7 @@ class Watched:
 
     def __init__(self, room: Room) -> None:
         self.room = room
+        self.events_received = count_events(room)
         self.source = room.open()
         self.history = History(conditions())
         self.finder = EventFinder(0.05)
@@ -86,28 +85,6 @@ class Watched:
         return self.history.xids(self.room.driver.cards[index].uuid)
 
 
-def arrived(watched: Watched) -> Sized:
-    """The reports that no sample has told."""
-    return watched.source.backend._xids._arrived
-
-
-def kernel_thread() -> threading.Thread | None:
-    threads = (one for one in threading.enumerate() if one.name == kernel_watcher.THREAD)
-    return next(threads, None)
-
-
-def has_read_past(watched: Watched) -> bool:
-    kernel = watched.source._kernel
-    return kernel is not None and kernel._has_read_past
-
-
-@pytest.fixture
-def awake(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the machine of the tests did, this one has not slept."""
-    monkeypatch.setattr(kernel_watcher, "_slept", lambda: 0.0)
-
-
-@pytest.mark.usefixtures("awake")
 def test_errors_from_before_are_told_with_their_own_times_and_are_no_events(
     furnish: Furnish,
 ) -> None:
@@ -136,7 +113,6 @@ def test_errors_from_before_are_told_with_their_own_times_and_are_no_events(
     assert xid.since == now + 400
 
 
-@pytest.mark.usefixtures("awake")
 def test_a_hardware_error_of_days_ago_is_no_finding_any_more(furnish: Furnish) -> None:
     room = furnish(h100())
     room.clock.now = 90_000.0
@@ -147,22 +123,24 @@ def test_a_hardware_error_of_days_ago_is_no_finding_any_more(furnish: Furnish) -
     assert FindingKind.XID not in [one.kind for one in found]
 
 
-def test_a_machine_that_slept_has_no_times_for_old_lines(
-    furnish: Furnish, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kernel_watcher, "_slept", lambda: 3600.0)
+def test_a_machine_that_slept_has_no_times_for_old_lines(furnish: Furnish) -> None:
     room = furnish(h100())
+    room.slept = 3600.0
     bus = room.driver.cards[0].pci_bus
     room.kernel_log.write_text(line(bus, 48, 400))
     watched = Watched(room)
-    watched.until(lambda: has_read_past(watched))
-    with room.kernel_log.open("a") as log:
-        log.write(line(bus, 79, 999))
+    watched.until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    # No event is told before the lines of the time before were read.
+    room.driver.cards[0].xid(43)
+    watched.wait(lambda: watched.events_received() == 1)
+    room.clock.now += 1
     watched.until(lambda: watched.told)
-    assert watched.told == [(0, 79)]
+    with room.kernel_log.open("a") as log:
+        log.write(line(bus, 79, 1001))
+    watched.until(lambda: (0, 79) in watched.told)
+    assert watched.told == [(0, 43), (0, 79)]
 
 
-@pytest.mark.usefixtures("awake")
 def test_only_the_newest_of_each_number_and_few_numbers_are_told(furnish: Furnish) -> None:
     room = furnish(h100())
     bus = room.driver.cards[0].pci_bus
@@ -174,21 +152,20 @@ def test_only_the_newest_of_each_number_and_few_numbers_are_told(furnish: Furnis
     assert [number for _, number in watched.told] == [62, 95, 132, 133, 134, 135, 31, 43]
 
 
-@pytest.mark.usefixtures("awake")
 def test_a_new_line_that_no_event_told_is_an_error_of_now(furnish: Furnish) -> None:
     room = furnish(h100(event_types=None))
-    room.kernel_log.write_text("")
+    bus = room.driver.cards[0].pci_bus
+    room.kernel_log.write_text(line(bus, 31, 100))
     watched = Watched(room)
-    watched.until(lambda: has_read_past(watched))
+    watched.until(lambda: watched.told == [(0, 31)])
     room.clock.now += 50
     with room.kernel_log.open("a") as log:
-        log.write(line(room.driver.cards[0].pci_bus, 79, 1049.9))
-    watched.until(lambda: watched.told == [(0, 79)])
-    assert watched.xids() == {79: pytest.approx(room.clock.time(), abs=1)}
+        log.write(line(bus, 79, 1049.9))
+    watched.until(lambda: watched.told == [(0, 31), (0, 79)])
+    assert watched.xids()[79] == pytest.approx(room.clock.time(), abs=1)
     assert [event.kind for event in watched.events] == [EventKind.ACCIDENT]
 
 
-@pytest.mark.usefixtures("awake")
 def test_what_both_tell_is_told_once(furnish: Furnish) -> None:
     room = furnish(h100())
     pipe = room.kernel_log
@@ -203,12 +180,11 @@ def test_what_both_tell_is_told_once(furnish: Furnish) -> None:
             os.write(writer, line(card.pci_bus, number, 1000).encode())
         # It comes last in the log, and as an event that nothing else tells.
         os.write(writer, line(card.pci_bus, 154, 1000).encode())
-        reports = arrived(watched)
-        watched.wait(lambda: len(reports) == 3)
+        watched.wait(lambda: watched.events_received() == 3)
         watched.until(lambda: (0, 154) in watched.told)
         room.clock.now += 60
         card.xid(43)
-        watched.wait(lambda: reports)
+        watched.wait(lambda: watched.events_received() == 4)
         room.clock.now += 1
         watched.until(lambda: (0, 43) in watched.told)
     finally:
@@ -219,22 +195,21 @@ def test_what_both_tell_is_told_once(furnish: Furnish) -> None:
     assert watched.events[1].sentence.startswith("GPU 0: XID 43, ")
 
 
-@pytest.mark.usefixtures("awake")
 @pytest.mark.parametrize("late", [0.0, 1.5], ids=["in time", "late"])
 @pytest.mark.parametrize("event_first", [True, False])
 def test_an_error_is_one_event_whichever_origin_comes_first(
     furnish: Furnish, *, event_first: bool, late: float
 ) -> None:
     room = furnish(h100(), h100())
-    room.kernel_log.write_text("")
+    other, card = room.driver.cards
+    room.kernel_log.write_text(line(other.pci_bus, 31, 100))  # Its accident is too old to be shown.
     watched = Watched(room)
-    watched.until(lambda: room.calls("nvmlDeviceRegisterEvents") == 2 and has_read_past(watched))
-    card = room.driver.cards[1]
-    reports = arrived(watched)
+    watched.until(lambda: room.calls("nvmlDeviceRegisterEvents") == 2 and watched.told)
 
     def event(number: int) -> None:
+        before = watched.events_received()
         card.xid(number)
-        watched.wait(lambda: reports)
+        watched.wait(lambda: watched.events_received() > before)
         for _ in range(3):
             watched.sample()
 
@@ -256,7 +231,7 @@ def test_an_error_is_one_event_whichever_origin_comes_first(
     assert [event.kind for event in watched.events] == [EventKind.ACCIDENT] * 3
     accidents = watched.sample().accidents
     assert [accident.process_name for accident in accidents] == ["at1000.0", "at1060.0", "at1120.0"]
-    assert watched.told == [(1, 79), (1, 79), (1, 48)]
+    assert watched.told == [(0, 31), (1, 79), (1, 79), (1, 48)]
     in_events = [event.accident.pid for event in watched.events if event.accident]
     assert in_events == [None if event_first and late else 7] * 3
 
@@ -264,12 +239,15 @@ def test_an_error_is_one_event_whichever_origin_comes_first(
 def test_errors_between_two_samples_are_told_one_after_the_other(furnish: Furnish) -> None:
     room = furnish(h100())
     watched = Watched(room)
-    watched.until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1 and has_read_past(watched))
+    watched.until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    watched.sample()
+    # There is no log, so nothing is to come from it.
+    watched.wait(lambda: kernel_thread() is None)
+    watched.sample()
     for number in (48, 63, 45):
         room.driver.cards[0].xid(number)
         room.clock.now += 0.01
-    reports = arrived(watched)
-    watched.wait(lambda: len(reports) == 3)
+    watched.wait(lambda: watched.events_received() == 3)
     watched.sample()
     assert watched.told == [(0, 48)]
     watched.until(lambda: len(watched.told) == 3)
@@ -300,9 +278,9 @@ def test_events_are_told_where_the_log_may_not_be_read(furnish: Furnish) -> None
     watched.until(lambda: watched.told == [(0, 94)])
 
 
-def taken(reports: XidReports) -> list[int]:
+def taken(reports: XidReports, uuid: str = "GPU-0", slot: str = "0000:3b:00") -> list[int]:
     numbers = []
-    while (told := reports.next_of("GPU-0", "0000:3b:00")) is not None:
+    while (told := reports.next_of(uuid, slot)) is not None:
         numbers.append(told[0])
     return numbers
 
@@ -372,13 +350,15 @@ def test_nothing_is_told_while_older_reports_are_to_come() -> None:
 @pytest.mark.parametrize("gpus", [1, 500])
 def test_a_flood_is_bounded(gpus: int) -> None:
     reports = XidReports()
+    slots = [f"{gpu:04x}:3b:00" for gpu in range(gpus)]
     for count in range(50_000):
-        reports.add(f"{count % gpus:04x}:3b:00", count // gpus, float(count), XidOrigin.KERNEL_LOG)
+        reports.add(slots[count % gpus], count // gpus, float(count), XidOrigin.KERNEL_LOG)
         if count % 1000 == 0:
-            reports.next_of("GPU-0", None)
+            assert reports.next_of("GPU-0", None) is None
     assert reports.next_of("GPU-0", None) is None
-    assert len(reports._waiting) <= 256
-    assert all(len(waiting) <= 32 for waiting in reports._waiting.values())
+    kept = [len(taken(reports, f"GPU of {slot}", slot)) for slot in slots]
+    assert len([count for count in kept if count]) == min(gpus, 256)
+    assert max(kept) <= 32
 
 
 def test_each_xid_that_deserves_an_alert_is_of_its_severity() -> None:

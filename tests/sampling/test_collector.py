@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +16,7 @@ from gpumon.model.processes import HolderScan
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, OwnCost, Snapshot
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.cost_meter import CostMeter
-from tests.clock import HandClock
+from tests.clock import HandClock, ThreadedClock
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class FakeSource:
         self.closed_by: list[threading.Thread] = []
         self.on_open: Callable[[], None] = lambda: None
         self.on_sample: Callable[[int], None] = lambda _: None
+        self.on_give_up: Callable[[Call], bool] = lambda _: False
 
     def open(self) -> None:
         self.on_open()
@@ -54,41 +56,60 @@ class FakeSource:
     def past(self) -> list[Snapshot]:
         return []
 
-    def give_up(self, _call: Call) -> bool:
-        return False
+    def give_up(self, call: Call) -> bool:
+        return self.on_give_up(call)
 
     def close(self) -> None:
         self.closed_by.append(threading.current_thread())
 
 
 class Bench:
-    """A collector run on the test's own thread until it has handed out enough."""
+    """A collector whose threads go on when the test lets time pass."""
 
-    def __init__(self, interval: float = 0.5) -> None:
-        self.clock = HandClock(0.0, EPOCH)
+    def __init__(
+        self,
+        interval: float = 0.5,
+        annotate: Callable[[Snapshot], Snapshot] | None = None,
+        *,
+        full: bool = True,
+    ) -> None:
+        self.clock = ThreadedClock(0.0, EPOCH)
         self.source = FakeSource(self.clock)
-        self.collector = Collector(self.source, interval, self.clock)
+        self.collector = Collector(self.source, interval, self.clock, annotate)
         self.seen: list[Snapshot] = []
-        self.collector.subscribe(self.seen.append)
+        self.failures: list[BaseException] = []
+        self.collector.subscribe(self.seen.append, self.failures.append, full=full)
 
     def run(self, snapshots: int) -> list[Snapshot]:
-        def stop_when_enough(_: Snapshot) -> None:
-            if len(self.seen) >= snapshots:
-                self.collector._stopping = True
-
-        self.collector.subscribe(stop_when_enough)
-        self.collector._sampler.run()
+        """Let time pass until enough was published, or the sampling has ended."""
+        self.clock.start(self.collector)
+        while len(self.seen) < snapshots and self.clock.step():
+            pass
+        with suppress(ArithmeticError, KeyError):
+            self.collector.stop(PATIENCE)
         return self.seen
 
-    def hang(self, seconds: float) -> None:
-        """Let time pass inside a sample, with the watching thread at its work."""
-        end = self.clock.now + seconds
-        while True:
-            pause = self.collector._check()
-            if self.clock.now + pause > end:
-                break
-            self.clock.now += pause
-        self.clock.now = end
+    def hang_at(self, count: int, seconds: float, gpu: str | None = "GPU-1") -> None:
+        """Let a call of one sample hang."""
+
+        def hang(sample: int) -> None:
+            if sample == count:
+                self.hang(seconds, gpu)
+
+        self.source.on_sample = hang
+
+    def hang(self, seconds: float, gpu: str | None = "GPU-1") -> None:
+        """Let time pass in a call to the driver."""
+        self.source.current_call = named(gpu, self.clock.now)
+        self.clock.sleep(seconds)
+        self.source.current_call = None
+
+
+def started(collector: Collector) -> dict[str, threading.Thread]:
+    """Start a collector; returns its threads by name."""
+    before = set(threading.enumerate())
+    collector.start()
+    return {thread.name: thread for thread in set(threading.enumerate()) - before}
 
 
 @pytest.fixture
@@ -111,10 +132,7 @@ def test_the_fake_is_a_source() -> None:
 def test_samples_come_at_absolute_deadlines_however_long_each_takes() -> None:
     bench = Bench(interval=0.5)
 
-    def take_a_while(count: int) -> None:
-        bench.clock.now += 0.1 if count % 2 else 0.37
-
-    bench.source.on_sample = take_a_while
+    bench.source.on_sample = lambda count: bench.clock.sleep(0.1 if count % 2 else 0.37)
     bench.run(5)
     assert bench.source.sampled_at == pytest.approx([0.0, 0.5, 1.0, 1.5, 2.0])
 
@@ -124,7 +142,7 @@ def test_missed_deadlines_are_counted_and_never_made_up() -> None:
 
     def take_long_once(count: int) -> None:
         if count == 2:
-            bench.clock.now += 1.6
+            bench.clock.sleep(1.6)
 
     bench.source.on_sample = take_long_once
     seen = bench.run(5)
@@ -132,32 +150,25 @@ def test_missed_deadlines_are_counted_and_never_made_up() -> None:
     assert [snapshot.cost and snapshot.cost.missed_ticks for snapshot in seen] == [0, 0, 3, 3, 3]
 
 
-def test_a_shorter_interval_does_not_wait_for_the_longer_one(bench: Bench) -> None:
-    bench.collector.interval = 3600.0
-    bench.collector._wake_sampler.clear()
-    waits: list[float] = []
-
-    def shorten(timeout: float) -> None:
-        waits.append(timeout)
-        if len(waits) == 1:
-            bench.clock.now += 10.0
-            bench.collector.interval = 0.1
-
-    bench.clock.on_wait = shorten
-    bench.run(3)
-    assert waits[0] == 3600.0
-    assert bench.source.sampled_at == pytest.approx([0.0, 10.0, 10.1])
-
-
-def test_a_longer_interval_counts_from_the_sample_before(bench: Bench) -> None:
-    def lengthen(timeout: float) -> None:
-        if timeout == 0.5:
-            bench.clock.now += 0.2
-            bench.collector.interval = 5.0
-
-    bench.clock.on_wait = lengthen
-    bench.run(2)
-    assert bench.source.sampled_at == pytest.approx([0.0, 5.0])
+@pytest.mark.parametrize(
+    ("before", "changed_at", "after", "sampled_at"),
+    [
+        pytest.param(
+            3600.0, 10.0, 0.1, [0.0, 10.0, 10.1], id="shorter: the longer is not waited for"
+        ),
+        pytest.param(0.5, 0.2, 5.0, [0.0, 5.0, 10.0], id="longer: counts from the sample before"),
+    ],
+)
+def test_a_new_interval_takes_effect_at_once(
+    before: float, changed_at: float, after: float, sampled_at: list[float]
+) -> None:
+    bench = Bench(before)
+    bench.clock.start(bench.collector)
+    bench.clock.pass_time(changed_at)
+    bench.collector.interval = after
+    bench.clock.pass_time(sampled_at[-1] - changed_at)
+    bench.collector.stop()
+    assert bench.source.sampled_at == pytest.approx(sampled_at)
 
 
 @pytest.mark.parametrize("interval", [0.0, 0.09, -1.0, 3601.0, float("nan"), float("inf")])
@@ -178,24 +189,22 @@ def test_a_source_that_does_not_open_tells_whoever_waits(bench: Bench) -> None:
     def refuse() -> None:
         raise error
 
-    told: list[BaseException] = []
-    bench.collector.subscribe(bench.seen.append, told.append)
     bench.source.on_open = refuse
-    bench.collector._sampler.run()
+    bench.collector.start()
     with pytest.raises(SourceError) as raised:
         bench.collector.wait_open(1.0)
     assert raised.value is error
-    assert told == [error]
+    bench.collector.stop(PATIENCE)
+    assert bench.failures == [error]
     assert bench.collector.failure is error
     assert (bench.seen, bench.source.sampled_at) == ([], [])
-    bench.collector.stop()
 
 
 def test_a_source_that_is_still_opening_is_not_open(bench: Bench) -> None:
     answers: list[bool] = []
-    bench.source.on_open = lambda: answers.append(bench.collector.wait_open(3.0))
+    bench.source.on_open = lambda: answers.append(bench.collector.wait_open(0.5))
     bench.run(1)
-    answers.append(bench.collector.wait_open(3.0))
+    answers.append(bench.collector.wait_open(0.5))
     assert answers == [False, True]
 
 
@@ -216,23 +225,20 @@ def test_every_listener_gets_every_snapshot_until_it_unsubscribes(bench: Bench) 
     assert bench.collector.latest is seen[-1]
 
 
-def test_the_source_looks_closely_while_somebody_keeps_all_values(bench: Bench) -> None:
+def test_the_source_looks_closely_while_somebody_keeps_all_values() -> None:
+    bench = Bench(full=False)
     looked: list[bool] = []
-    source = FakeSource(bench.clock)
-    collector = Collector(source, 0.5, bench.clock)
 
     def look(_: Snapshot) -> None:
-        looked.append(source.full)
+        looked.append(bench.source.full)
         if len(looked) == 2:
-            ends.append(collector.subscribe(lambda _: None))
+            ends.append(bench.collector.subscribe(lambda _: None))
         elif len(looked) == 4:
             ends[0]()
-        elif len(looked) == 5:
-            collector._stopping = True
 
     ends: list[Callable[[], None]] = []
-    collector.subscribe(look, full=False)
-    collector._sampler.run()
+    bench.collector.subscribe(look, full=False)
+    bench.run(5)
     assert looked == [False, False, True, True, False]
 
 
@@ -257,17 +263,16 @@ def test_a_listener_that_comes_before_the_first_one_gets_it_once(bench: Bench) -
 
 def test_a_listener_that_raises_is_left_out_and_its_bug_comes_out(bench: Bench) -> None:
     bug = ZeroDivisionError("a bug in a screen")
-    told: list[BaseException] = []
     calls: list[Snapshot] = []
 
     def broken(snapshot: Snapshot) -> None:
         calls.append(snapshot)
         raise bug
 
-    bench.collector.subscribe(broken, told.append)
+    bench.collector.subscribe(broken)
     assert len(bench.run(3)) == 3
     assert len(calls) == 1
-    assert told == [bug]
+    assert bench.failures == [bug]
     assert bench.collector.failure is bug
     with pytest.raises(ZeroDivisionError):
         bench.collector.stop()
@@ -275,45 +280,27 @@ def test_a_listener_that_raises_is_left_out_and_its_bug_comes_out(bench: Bench) 
 
 def test_a_bug_in_the_source_reaches_the_owner(bench: Bench) -> None:
     bug = KeyError("a bug in a source")
-    told: list[BaseException] = []
 
     def break_down(count: int) -> None:
         if count == 2:
             raise bug
 
     bench.source.on_sample = break_down
-    bench.collector.subscribe(bench.seen.append, told.append)
     bench.run(9)
-    assert told == [bug]
-    assert bench.source.closed_by == [threading.current_thread()]
+    assert bench.failures == [bug]
+    assert [thread.name for thread in bench.source.closed_by] == ["gpumon-sampler"]
     with pytest.raises(KeyError):
         bench.collector.stop()
-    bench.collector.subscribe(bench.seen.append, told.append)
-    assert told == [bug, bug], "who comes late is told at once"
+    bench.collector.subscribe(bench.seen.append, bench.failures.append)
+    assert bench.failures == [bug, bug], "who comes late is told at once"
 
 
 # What others add
 
 
-class Annotated(Bench):
-    """A bench whose samples are marked before anybody gets them."""
-
-    def __init__(self, annotate: Callable[[Snapshot], Snapshot]) -> None:
-        super().__init__()
-        self.collector = Collector(self.source, clock=self.clock, annotate=annotate)
-        self.collector.subscribe(self.seen.append)
-
-
 def test_what_others_know_is_in_every_snapshot_also_while_a_call_hangs() -> None:
-    bench = Annotated(lambda snapshot: replace(snapshot, holders=HolderScan(snapshot.time)))
-
-    def hang(count: int) -> None:
-        if count == 2:
-            bench.source.current_call = named("GPU-1", bench.clock.now)
-            bench.hang(1.1)
-            bench.source.current_call = None
-
-    bench.source.on_sample = hang
+    bench = Bench(annotate=lambda snapshot: replace(snapshot, holders=HolderScan(snapshot.time)))
+    bench.hang_at(2, 1.1)
     first, reminder, last = bench.run(3)
     assert reminder.gpus[1].status is GpuStatus.NO_ANSWER
     told = [snapshot.holders and snapshot.holders.at for snapshot in (first, reminder, last)]
@@ -327,12 +314,10 @@ def test_a_bug_in_what_others_add_counts_as_one_in_the_source() -> None:
     def annotate(_: Snapshot) -> Snapshot:
         raise bug
 
-    bench = Annotated(annotate)
-    told: list[BaseException] = []
-    bench.collector.subscribe(bench.seen.append, told.append)
+    bench = Bench(annotate=annotate)
     assert bench.run(1) == []
-    assert told == [bug]
-    assert bench.source.closed_by == [threading.current_thread()]
+    assert bench.failures == [bug]
+    assert [thread.name for thread in bench.source.closed_by] == ["gpumon-sampler"]
     with pytest.raises(KeyError):
         bench.collector.stop()
 
@@ -345,13 +330,7 @@ def named(uuid: str | None, since: float) -> Call:
 
 
 def test_while_the_driver_hangs_no_card_answers_and_the_last_values_stay(bench: Bench) -> None:
-    def hang(count: int) -> None:
-        if count == 2:
-            bench.source.current_call = named(None, bench.clock.now)
-            bench.hang(4.2)
-            bench.source.current_call = None
-
-    bench.source.on_sample = hang
+    bench.hang_at(2, 4.2, None)
     first, *reminders, last = bench.run(6)
     assert [snapshot.time - EPOCH for snapshot in reminders] == pytest.approx([1.5, 2.5, 3.5, 4.5])
     for snapshot in reminders:
@@ -366,12 +345,7 @@ def test_a_lost_card_stays_lost_while_the_driver_hangs(bench: Bench) -> None:
     lost = Gpu(3, "GPU-3", status=GpuStatus.LOST, status_since=7.0)
     bench.source.gpus = (*bench.source.gpus, lost)
 
-    def hang(count: int) -> None:
-        if count == 2:
-            bench.source.current_call = named(None, bench.clock.now)
-            bench.hang(1.1)
-
-    bench.source.on_sample = hang
+    bench.hang_at(2, 1.1, None)
     reminder = bench.run(3)[1]
     assert [gpu.status for gpu in reminder.gpus[:3]] == [GpuStatus.NO_ANSWER] * 3
     assert reminder.gpus[3] is lost, "what is lost was not going to answer"
@@ -380,51 +354,36 @@ def test_a_lost_card_stays_lost_while_the_driver_hangs(bench: Bench) -> None:
 def test_a_card_that_did_not_answer_before_keeps_since_when(bench: Bench) -> None:
     bench.source.gpus = (Gpu(0, "GPU-0", status=GpuStatus.NO_ANSWER, status_since=7.0),)
 
-    def hang(count: int) -> None:
-        if count == 2:
-            bench.source.current_call = named(None, bench.clock.now)
-            bench.hang(1.1)
-
-    bench.source.on_sample = hang
+    bench.hang_at(2, 1.1, None)
     assert bench.run(3)[1].gpus == bench.source.gpus
 
 
-def test_a_tick_shorter_than_two_intervals_is_no_hang() -> None:
-    bench = Bench(interval=1.2)
-
-    def hang(count: int) -> None:
-        if count == 2:
-            bench.source.current_call = named("GPU-1", bench.clock.now)
-            bench.hang(2.3)
-
-    bench.source.on_sample = hang
-    assert [snapshot.time - EPOCH for snapshot in bench.run(3)] == pytest.approx([0.0, 3.5, 3.6])
-
-
-def test_a_hang_is_told_after_three_seconds_however_rare_the_samples_are() -> None:
-    bench = Bench(interval=3600.0)
-
-    def hang(count: int) -> None:
-        if count == 2:
-            bench.source.current_call = named("GPU-1", bench.clock.now)
-            bench.hang(8.0)
-            bench.source.current_call = None
-
-    bench.source.on_sample = hang
-    first, *reminders, _ = bench.run(4)
-    began = first.time + 3600.0
-    assert [snapshot.time - began for snapshot in reminders] == pytest.approx([3.0, 6.0])
+@pytest.mark.parametrize(
+    ("interval", "seconds", "reported_after"),
+    [
+        pytest.param(1.2, 2.3, [], id="shorter than two intervals is no hang"),
+        pytest.param(3600.0, 8.0, [3.0, 6.0], id="after three seconds however rare the samples"),
+    ],
+)
+def test_a_hang_is_told_after_two_intervals_but_three_seconds_at_most(
+    interval: float, seconds: float, reported_after: list[float]
+) -> None:
+    bench = Bench(interval)
+    bench.hang_at(2, seconds)
+    _, *reminders, last = bench.run(2 + len(reported_after))
+    began = EPOCH + interval
+    assert [snapshot.time - began for snapshot in reminders] == pytest.approx(reported_after)
+    assert last.time - began == pytest.approx(seconds)
 
 
 def test_a_driver_that_is_only_slow_is_not_said_to_hang(bench: Bench) -> None:
     def many_slow_calls(count: int) -> None:
         if count == 2:
+            # The hung call is looked for both during these calls and between them.
             for _ in range(20):
-                bench.source.current_call = named("GPU-1", bench.clock.now)
-                bench.hang(0.4)
-                bench.source.current_call = None
-                bench.source.driver_seconds += 0.4
-                bench.collector._check()
+                bench.hang(0.25)
+                bench.source.driver_seconds += 0.25
+                bench.clock.sleep(0.45)
 
     bench.source.on_sample = many_slow_calls
     statuses = {gpu.status for snapshot in bench.run(4) for gpu in snapshot.gpus}
@@ -436,7 +395,7 @@ def test_a_tick_that_stands_still_outside_the_driver_ages_and_accuses_no_card(
 ) -> None:
     def stand_still(count: int) -> None:
         if count == 2:
-            bench.hang(3.0)
+            bench.clock.sleep(3.1)
 
     bench.source.on_sample = stand_still
     first, *reminders, _ = bench.run(4)
@@ -449,9 +408,7 @@ def test_a_tick_that_stands_still_outside_the_driver_ages_and_accuses_no_card(
 def test_a_hang_before_the_first_sample_is_told_in_words(bench: Bench, in_open: bool) -> None:
     def hang(_: int) -> None:
         if not bench.seen:
-            bench.source.current_call = named("GPU-1", bench.clock.now)
             bench.hang(2.5)
-            bench.source.current_call = None
 
     if in_open:
         bench.source.on_open = lambda: hang(0)
@@ -468,27 +425,35 @@ def test_a_hang_before_the_first_sample_is_told_in_words(bench: Bench, in_open: 
 def test_a_healthy_collector_is_looked_at_once_a_second_at_most() -> None:
     bench = Bench(interval=0.1)
     pauses: list[float] = []
-    bench.source.on_sample = lambda _: pauses.append(bench.collector._check())
+
+    def on_wait(timeout: float) -> None:
+        if threading.current_thread().name == "gpumon-watch":
+            pauses.append(timeout)
+
+    bench.clock.on_wait = on_wait
     bench.run(30)
-    pauses.append(bench.collector._check())
-    assert pauses == pytest.approx([1.0] * 31)
+    assert pauses == pytest.approx([1.0] * 3)
 
 
 def test_a_late_word_about_a_hang_cannot_overtake_the_sample_that_ends_it(bench: Bench) -> None:
+    returned, published = threading.Event(), threading.Event()
+
     def hang(count: int) -> None:
         if count == 2:
             bench.source.current_call = named("GPU-1", bench.clock.now)
-            bench.clock.now += 2.0
-            late = threading.Thread(target=bench.collector._check)
-            bench.collector._publishing.acquire()
-            late.start()
-            # The call comes back while that thread is about to speak.
-            bench.collector._tick_began = None
-            bench.collector._publishing.release()
-            late.join()
+            bench.clock.wait(returned, 60.0)
 
-    bench.source.on_sample = hang
+    def give_up(_: Call) -> bool:
+        # The call comes back while the watching thread is about to report it.
+        published.clear()
+        returned.set()
+        assert published.wait(PATIENCE)
+        return False
+
+    bench.source.on_sample, bench.source.on_give_up = hang, give_up
+    bench.collector.subscribe(lambda _: published.set())
     statuses = {gpu.status for snapshot in bench.run(3) for gpu in snapshot.gpus}
+    assert returned.is_set()
     assert statuses == {GpuStatus.OK}
 
 
@@ -536,7 +501,7 @@ def test_the_cost_of_long_intervals_is_measured_from_tick_to_tick() -> None:
 def test_snapshots_bear_their_cost(bench: Bench) -> None:
     def spend(_: int) -> None:
         bench.source.driver_seconds += 0.05
-        bench.clock.now += 0.1
+        bench.clock.sleep(0.1)
 
     bench.source.on_sample = spend
     cost = bench.run(6)[-1].cost
@@ -569,25 +534,26 @@ def test_a_hung_driver_neither_silences_the_stream_nor_keeps_stop_waiting() -> N
     collector = Collector(source, interval=0.1)
     snapshots: queue.Queue[Snapshot] = queue.Queue()
     collector.subscribe(snapshots.put)
-    collector.start()
+    threads = started(collector)
     assert collector.wait_open(PATIENCE)
     assert snapshots.get(timeout=PATIENCE).gpus[1].status is GpuStatus.OK
     source.may_answer.clear()
     while snapshots.get(timeout=PATIENCE).gpus[1].status is GpuStatus.OK:
         pass
-    assert {thread.name for thread in threading.enumerate()} >= {"gpumon-sampler", "gpumon-watch"}
+    assert set(threads) == {"gpumon-sampler", "gpumon-watch"}
 
     begun = time.monotonic()
     collector.stop(timeout=0.2)
     assert time.monotonic() - begun < 30
-    assert collector._sampler.is_alive()
-    assert not collector._watcher.is_alive()
+    sampler = threads["gpumon-sampler"]
+    assert sampler.is_alive()
+    assert not threads["gpumon-watch"].is_alive()
     assert source.closed_by == [], "nobody but the sampling thread may close it"
 
     silent_since = snapshots.qsize()
     source.may_answer.set()
-    collector._sampler.join(PATIENCE)
-    assert source.closed_by == [collector._sampler]
+    sampler.join(PATIENCE)
+    assert source.closed_by == [sampler]
     assert snapshots.qsize() == silent_since, "nothing is handed out once it was stopped"
 
 
@@ -624,13 +590,11 @@ def test_a_call_that_hangs_in_one_card_is_given_up_and_another_thread_samples(
     collector = Collector(source, interval=0.1)
     snapshots: queue.Queue[Snapshot] = queue.Queue()
     collector.subscribe(snapshots.put)
-    hanging = collector._sampler
-    collector.start()
+    hanging = started(collector)["gpumon-sampler"]
     assert snapshots.get(timeout=PATIENCE).trouble is None
     assert len(source.given_up) == 1
     assert collector.wait_open(PATIENCE)
     assert hanging.is_alive()
-    assert collector._sampler is not hanging
     source.may_answer.set()
     hanging.join(PATIENCE)
     assert not hanging.is_alive()
@@ -640,7 +604,8 @@ def test_a_call_that_hangs_in_one_card_is_given_up_and_another_thread_samples(
     assert source.closed_by == [], "who was given up ends nothing"
     assert collector.failure is None
     collector.stop(PATIENCE)
-    assert source.closed_by == [collector._sampler]
+    (sampler,) = source.closed_by
+    assert sampler is not hanging
 
 
 def test_a_call_that_comes_back_brings_the_card_back() -> None:
@@ -649,7 +614,7 @@ def test_a_call_that_comes_back_brings_the_card_back() -> None:
     snapshots: queue.Queue[Snapshot] = queue.Queue()
     collector.subscribe(snapshots.put)
     source.may_answer.clear()
-    collector.start()
+    sampler = started(collector)["gpumon-sampler"]
     try:
         assert snapshots.get(timeout=PATIENCE).trouble is not None
         source.may_answer.set()
@@ -658,7 +623,7 @@ def test_a_call_that_comes_back_brings_the_card_back() -> None:
         assert snapshot.gpus[1].status is GpuStatus.OK
     finally:
         collector.stop()
-    assert source.closed_by == [collector._sampler]
+    assert source.closed_by == [sampler]
 
 
 def test_a_healthy_collector_stops_at_once_even_in_a_long_interval() -> None:
@@ -666,11 +631,10 @@ def test_a_healthy_collector_stops_at_once_even_in_a_long_interval() -> None:
     collector = Collector(source, interval=3600)
     sampled = threading.Event()
     collector.subscribe(lambda _: sampled.set())
-    collector.start()
+    threads = started(collector)
     assert sampled.wait(PATIENCE)
     collector.stop(timeout=PATIENCE)
-    assert not collector._sampler.is_alive()
-    assert not collector._watcher.is_alive()
+    assert not any(thread.is_alive() for thread in threads.values())
     collector.stop()
 
 
@@ -682,23 +646,28 @@ def test_a_listener_may_stop_the_collector() -> None:
     source = RealSource()
     collector = Collector(source, interval=0.1)
     collector.subscribe(lambda _: collector.stop())
-    collector.start()
-    collector._sampler.join(PATIENCE)
+    source.may_answer.clear()
+    sampler = started(collector)["gpumon-sampler"]
+    source.may_answer.set()
+    sampler.join(PATIENCE)
     assert len(source.sampled_at) == 1
-    assert source.closed_by == [collector._sampler]
+    assert source.closed_by == [sampler]
     assert collector.failure is None
 
 
 def test_no_thread_outlives_a_source_that_did_not_open() -> None:
     def refuse() -> None:
+        source.may_answer.wait()
         raise SourceError("No driver.", "Install one.")
 
     source = RealSource()
+    source.may_answer.clear()
     source.on_open = refuse
     collector = Collector(source, interval=3600)
-    collector.start()
+    threads = started(collector)
+    source.may_answer.set()
     with pytest.raises(SourceError):
         collector.wait_open(PATIENCE)
-    collector._sampler.join(PATIENCE)
-    collector._watcher.join(PATIENCE)
-    assert not collector._watcher.is_alive()
+    for thread in threads.values():
+        thread.join(PATIENCE)
+        assert not thread.is_alive()

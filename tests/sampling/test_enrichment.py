@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,14 +23,16 @@ from gpumon.model.processes import (
 )
 from gpumon.model.snapshot import MigInstance, ReservationHolder, Reserved, Snapshot
 from gpumon.sampling.enrichment import Lookup
+from gpumon.system.system import THIS_SYSTEM
 from tests.build import GIB, gpu, process, snapshot
-from tests.clock import HandClock
+from tests.clock import EPOCH, ThreadedClock
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from gpumon.host.process_host import Details, ProcessHandle, Target
+    from gpumon.system.system import Clock
 
 SUSPECT = UnlistedHolder(ProcessId(9, 1), ("GPU-0",), HoldReason.ORPHAN, "its parent ended")
 
@@ -92,41 +94,55 @@ def test_the_fake_is_a_host() -> None:
 
 
 class Bench:
-    """A lookup whose threads take turns on the test's own thread."""
+    """A lookup whose threads go on when the test lets time pass."""
 
-    def __init__(self) -> None:
-        self.clock = HandClock(0.0)
+    def __init__(
+        self, reservations: FakeLocks | None = None, allocations: Allocations | None = None
+    ) -> None:
+        self.clock = ThreadedClock(0.0)
         self.host = FakeHost()
-        self.lookup = Lookup(self.host, self.clock)
-        self.lookup._threads = ()
-        self.lookup.start()
-        self._looks = (
-            (self.lookup._find_workloads, self.lookup._for_workloads),
-            (self.lookup._find_holders, self.lookup._for_holders),
-            (self.lookup._find_relatives, self.lookup._for_relatives),
-        )
-        self._due = [0.0] * len(self._looks)
+        self.lookup = Lookup(self.host, self.clock, reservations, allocations)
+        self.annotate = self.lookup.annotate
+        self.pass_time = self.clock.pass_time
 
-    def annotate(self, given: Snapshot) -> Snapshot:
-        return self.lookup.annotate(given)
+    def start(self) -> Bench:
+        self.clock.start(self.lookup)
+        return self
 
-    def pass_time(self, seconds: float = 0.0) -> None:
-        """Let every look come that is due within some seconds, or that was woken."""
-        end = self.clock.now + seconds
-        while True:
-            for turn, (look, wake) in enumerate(self._looks):
-                if wake.is_set() or self._due[turn] <= self.clock.now:
-                    wake.clear()
-                    self._due[turn] = look() + self.clock.now
-            if min(self._due) > end:
-                break
-            self.clock.now = max(self.clock.now, min(self._due))
-        self.clock.now = max(self.clock.now, end)
+    def hang(self, kind: str) -> Hang:
+        """Let lookups of a kind hang."""
+        hang = Hang(self.clock)
+        setattr(self.host, f"before_{kind}", hang)
+        return hang
+
+    def end(self) -> None:
+        """Stop; all threads end."""
+        with suppress(ZeroDivisionError):
+            self.lookup.stop()
+        self.clock.pass_time(1.0)
+        for thread in self.clock.threads:
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+
+
+class Hang:
+    """A look that does not come back until it is let go."""
+
+    def __init__(self, clock: Clock = THIS_SYSTEM.clock) -> None:
+        self.clock = clock
+        self.has_begun = False
+        self.may_end = threading.Event()
+
+    def __call__(self) -> None:
+        self.has_begun = True
+        assert self.clock.wait(self.may_end, PATIENCE)
 
 
 @pytest.fixture
-def bench() -> Bench:
-    return Bench()
+def bench() -> Iterator[Bench]:
+    bench = Bench().start()
+    yield bench
+    bench.end()
 
 
 def tmux(given: Snapshot) -> list[str | None]:
@@ -316,10 +332,7 @@ def test_memory_is_not_without_an_owner_while_that_of_one_is_unknown(bench: Benc
 
 
 def test_a_look_that_takes_long_rests_twenty_times_as_long(bench: Bench) -> None:
-    def take_a_second() -> None:
-        bench.clock.now += 1.0
-
-    bench.host.before_scan = take_a_second
+    bench.host.before_scan = lambda: bench.clock.sleep(1.0)
     bench.annotate(snapshot(processes=(ANN,)))
     bench.pass_time(3.0)
     assert bench.host.scans == 1
@@ -366,20 +379,6 @@ def test_families_that_come_when_they_are_no_longer_wanted_are_not_shown(bench: 
     assert (bench.host.roots, bench.lookup.relatives) == ([[100]], ())
 
 
-def test_one_call_is_one_look(bench: Bench) -> None:
-    looks: list[float] = []
-
-    def look() -> float:
-        looks.append(bench.clock.now)
-        bench.lookup._stopping = len(looks) == 3
-        return 7.0
-
-    wake = threading.Event()
-    wake.set()
-    bench.lookup._run(look, wake)
-    assert looks == [0.0, 0.0, 7.0]
-
-
 # What goes wrong
 
 
@@ -404,116 +403,64 @@ def test_an_os_error_is_no_answer_and_what_was_known_stays(bench: Bench) -> None
     assert bench.lookup.failure is None
 
 
-@contextmanager
-def looking(host: FakeHost) -> Iterator[Lookup]:
-    """A lookup on real threads."""
-    lookup = Lookup(host)
-    lookup.start()
-    # The first scan need not be waited for.
-    lookup._scan_due = lookup._scan_soonest = 0.0
-    try:
-        yield lookup
-    finally:
-        lookup.stop()
+@pytest.mark.parametrize("kind", ["workloads", "scan", "relatives"])
+def test_a_look_that_hangs_keeps_away_its_own_answers_only(bench: Bench, kind: str) -> None:
+    hang = bench.hang(kind)
+    given = snapshot(processes=(ANN,))
+    bench.lookup.want_relatives(True)
+    bench.annotate(given)
+    bench.pass_time(2.0)
+    assert hang.has_begun
+    now = bench.annotate(given)
+    told = {
+        "workloads": tmux(now) == ["100"],
+        "scan": now.holders,
+        "relatives": bench.lookup.relatives,
+    }
+    assert {kind for kind, answer in told.items() if not answer} == {kind}
+    begun = time.monotonic()
+    bench.lookup.stop()
+    assert time.monotonic() - begun < PATIENCE / 4
+    hang.may_end.set()
+    bench.end()
 
 
-def eventually(condition: Callable[[], object]) -> None:
-    """Wait for something that must come."""
-    deadline = time.monotonic() + PATIENCE
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < deadline
-        pause.wait(0.002)
-
-
-class Hang:
-    """A look that does not come back until it is let go."""
-
-    def __init__(self) -> None:
-        self.begun = threading.Event()
-        self.may_end = threading.Event()
-
-    def __call__(self) -> None:
-        self.begun.set()
-        assert self.may_end.wait(PATIENCE)
+def test_a_look_that_comes_back_late_is_an_answer_all_the_same(bench: Bench) -> None:
+    hang = bench.hang("workloads")
+    given = snapshot(processes=(ANN,))
+    assert bench.annotate(given) is given
+    bench.pass_time(1.0)
+    assert hang.has_begun
+    hang.may_end.set()
+    bench.pass_time()
+    assert tmux(bench.annotate(given)) == ["100"]
 
 
 @pytest.mark.parametrize("kind", ["workloads", "scan", "relatives"])
-def test_a_look_that_hangs_keeps_away_its_own_answers_only(kind: str) -> None:
-    host, hang = FakeHost(), Hang()
-    setattr(host, f"before_{kind}", hang)
-    given = snapshot(processes=(ANN,))
-    with looking(host) as lookup:
-
-        def known() -> set[str]:
-            lookup._for_holders.set()
-            now = lookup.annotate(given)
-            told = {
-                "workloads": tmux(now) == ["100"],
-                "scan": now.holders,
-                "relatives": lookup.relatives,
-            }
-            return {kind for kind, answer in told.items() if answer}
-
-        lookup.want_relatives(True)
-        assert known() == set()
-        assert hang.begun.wait(PATIENCE)
-        others = {"workloads", "scan", "relatives"} - {kind}
-        eventually(lambda: known() == others)
-        begun = time.monotonic()
-        lookup.stop()
-        assert time.monotonic() - begun < PATIENCE / 4
-        hang.may_end.set()
-        for thread in lookup._threads:
-            thread.join(PATIENCE)
-            assert not thread.is_alive(), "a thread that comes back after the end ends"
-
-
-def test_a_look_that_comes_back_late_is_an_answer_all_the_same() -> None:
-    host, hang = FakeHost(), Hang()
-    host.before_workloads = hang
-    given = snapshot(processes=(ANN,))
-    with looking(host) as lookup:
-        assert lookup.annotate(given) is given
-        assert hang.begun.wait(PATIENCE)
-        hang.may_end.set()
-        eventually(lambda: tmux(lookup.annotate(given)) == ["100"])
-
-
-@pytest.mark.parametrize("kind", ["workloads", "scan", "relatives"])
-def test_a_bug_in_a_look_reaches_whoever_samples_and_whoever_stops(kind: str) -> None:
+def test_a_bug_in_a_look_reaches_whoever_samples_and_whoever_stops(bench: Bench, kind: str) -> None:
     bug = ZeroDivisionError("a bug in a look")
 
     def break_down() -> None:
         raise bug
 
-    host = FakeHost()
-    setattr(host, f"before_{kind}", break_down)
-    lookup = Lookup(host)
-    lookup.start()
-    lookup._scan_due = 0.0
-    lookup.want_relatives(True)
-    lookup.annotate(snapshot(processes=(ANN,)))
-    lookup._for_holders.set()
-    eventually(lambda: lookup.failure)
-    assert lookup.failure is bug
+    setattr(bench.host, f"before_{kind}", break_down)
+    bench.lookup.want_relatives(True)
+    bench.annotate(snapshot(processes=(ANN,)))
+    bench.pass_time(2.0)
+    assert bench.lookup.failure is bug
     with pytest.raises(ZeroDivisionError):
-        lookup.annotate(snapshot())
+        bench.annotate(snapshot())
     with pytest.raises(ZeroDivisionError):
-        lookup.stop()
+        bench.lookup.stop()
 
 
-def test_its_threads_end_when_it_is_stopped_and_are_named() -> None:
-    host = FakeHost()
-    with looking(host) as lookup:
-        names = {thread.name for thread in threading.enumerate()}
-        assert {f"gpumon-lookup-{kind}" for kind in ("workloads", "holders", "relatives")} <= names
-        lookup.annotate(snapshot(processes=(ANN,)))
-        eventually(lambda: host.places_asked)
-    for thread in lookup._threads:
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
-    lookup.stop()
+def test_its_threads_end_when_it_is_stopped_and_are_named(bench: Bench) -> None:
+    kinds = ("workloads", "holders", "relatives")
+    assert {thread.name for thread in bench.clock.threads} == {
+        f"gpumon-lookup-{kind}" for kind in kinds
+    }
+    bench.end()
+    bench.lookup.stop()
 
 
 def test_a_lookup_that_never_started_can_be_stopped() -> None:
@@ -570,87 +517,82 @@ class FakeLocks:
         return dict(self.held)
 
 
-def with_locks() -> tuple[Lookup, FakeLocks, HandClock]:
-    locks, clock = FakeLocks(), HandClock(0.0)
-    return Lookup(FakeHost(), clock, locks), locks, clock
-
-
 MIG = replace(gpu(index=1), mig=(MigInstance("MIG-5", 0),))
 
 
-def test_who_has_reserved_a_card_is_told_with_every_snapshot() -> None:
-    lookup, locks, _ = with_locks()
+@pytest.fixture
+def locks() -> FakeLocks:
+    return FakeLocks()
+
+
+@pytest.fixture
+def with_locks(locks: FakeLocks) -> Iterator[Bench]:
+    bench = Bench(locks).start()
+    yield bench
+    bench.end()
+
+
+def test_who_has_reserved_a_card_is_told_with_every_snapshot(
+    with_locks: Bench, locks: FakeLocks
+) -> None:
     given = snapshot(10.0, gpu(), MIG)
     locks.held = {"GPU-0": ReservationHolder("ann", 7, 3.0, "train"), "MIG-5": ReservationHolder()}
-    assert lookup.annotate(given).reserved == ()
-    assert lookup.annotate(given).reserved_at is None, "they have not been read"
-    assert lookup._find_reservations() == 2.0
-    assert locks.asked == [["GPU-0", "GPU-1", "MIG-5"]]
-    told = lookup.annotate(given).reserved
-    assert told == (Reserved("GPU-0", None, "ann", 7, 3.0, "train"), Reserved("GPU-1", "MIG-5"))
-    lookup._find_reservations()
-    assert lookup.annotate(given).reserved is told, "nothing has changed"
-    assert lookup.annotate(given).reserved_at is not None
+    before = with_locks.annotate(given)
+    assert (before.reserved, before.reserved_at) == ((), None), "they have not been read"
+    with_locks.pass_time()
+    assert locks.asked == [["GPU-0", "GPU-1", "MIG-5"]], "the first look waits for no other"
+    told = with_locks.annotate(given)
+    assert told.reserved == (
+        Reserved("GPU-0", None, "ann", 7, 3.0, "train"),
+        Reserved("GPU-1", "MIG-5"),
+    )
+    with_locks.pass_time(1.9)
+    assert len(locks.asked) == 1
+    with_locks.pass_time(0.1)
+    assert len(locks.asked) == 2
+    again = with_locks.annotate(given)
+    assert again.reserved is told.reserved, "nothing has changed"
+    assert (told.reserved_at, again.reserved_at) == (EPOCH, EPOCH + 2.0)
     locks.held = {}
-    lookup._find_reservations()
-    assert lookup.annotate(given).reserved == ()
+    with_locks.pass_time(2.0)
+    assert with_locks.annotate(given).reserved == ()
 
 
-def test_the_first_snapshot_does_not_wait_for_the_next_look_at_the_locks() -> None:
-    lookup, _, _ = with_locks()
-    lookup._find_reservations()
-    given = snapshot(10.0, gpu())
-    seen = []
-    wake = lookup._for_reservations
-
-    class Wake:
-        def set(self) -> None:
-            seen.append(lookup._snapshot)
-            wake.set()
-
-    lookup._for_reservations = Wake()  # type: ignore[assignment] # only ``set`` is called here
-    lookup.annotate(given)
-    assert wake.is_set()
-    assert seen == [given], "the thread that wakes finds the snapshot"
-
-
-def test_locks_that_cannot_be_read_leave_what_was_known() -> None:
-    lookup, locks, _ = with_locks()
+def test_locks_that_cannot_be_read_leave_what_was_known(
+    with_locks: Bench, locks: FakeLocks
+) -> None:
     locks.held = {"GPU-0": ReservationHolder("ann")}
-    lookup.annotate(snapshot(10.0, gpu()))
-    lookup._find_reservations()
-
-    def fail() -> None:
-        raise OSError("stale file handle")
-
-    locks.before = fail
-    lookup._find_reservations()
-    assert lookup.annotate(snapshot(11.0, gpu())).reserved == (Reserved("GPU-0", user="ann"),)
-    assert lookup.failure is None
+    with_locks.annotate(snapshot(10.0, gpu()))
+    with_locks.pass_time()
+    locks.before = refuse
+    with_locks.pass_time(2.0)
+    assert len(locks.asked) == 2
+    known = with_locks.annotate(snapshot(11.0, gpu()))
+    assert known.reserved == (Reserved("GPU-0", user="ann"),)
+    assert with_locks.lookup.failure is None
 
 
-def test_locks_that_take_long_are_looked_at_less_often() -> None:
-    lookup, locks, clock = with_locks()
-    lookup.annotate(snapshot(10.0, gpu()))
-
-    def dawdle() -> None:
-        clock.now += 1.0
-
-    locks.before = dawdle
-    assert lookup._find_reservations() == 20.0
+def test_locks_that_take_long_are_looked_at_less_often(with_locks: Bench, locks: FakeLocks) -> None:
+    locks.before = lambda: with_locks.clock.sleep(1.0)
+    with_locks.annotate(snapshot(10.0, gpu()))
+    with_locks.pass_time(1.0 + 19.9)
+    assert len(locks.asked) == 1
+    with_locks.pass_time(0.1)
+    assert len(locks.asked) == 2
 
 
 class FakeScheduler:
-    """Has given away what a test says, in so many parts."""
+    """Says in two parts what it has given away, and then that it has given away nothing more."""
 
     def __init__(self) -> None:
-        self.parts = [(OF_ANN,), (OF_ANN, OF_BO)]
+        self.before: Callable[[], object] = lambda: None
+        self.parts = [((OF_ANN,), 0.0), ((OF_ANN, OF_BO), 5.0), ((), 5.0)]
 
     def find(self, snapshot: Snapshot, patience: float) -> tuple[tuple[Allocation, ...], float]:
         assert patience > 0
         assert snapshot.gpus
-        found = self.parts.pop(0)
-        return found, 0.0 if self.parts else 5.0
+        self.before()
+        return self.parts.pop(0)
 
 
 OF_ANN = Allocation("slurm", "7", "ann", ("GPU-0",))
@@ -658,17 +600,24 @@ OF_BO = Allocation("slurm", "8", "bo", ("GPU-1",))
 
 
 def test_what_a_scheduler_has_given_away_is_unknown_before_it_is_known() -> None:
-    allocations, given = Allocations({"slurm": FakeScheduler}), snapshot(10.0, gpu(), MIG)
-    lookup = Lookup(FakeHost(), HandClock(0.0), allocations=allocations)
-    assert lookup.annotate(given).allocations == allocations.unknown
-    assert lookup._for_allocations.is_set()
-    assert lookup._find_allocations() == 0.0
-    assert lookup.annotate(given).allocations == (OF_ANN,)
-    assert lookup._find_allocations() == 5.0
-    assert lookup.annotate(given).allocations == (OF_ANN, OF_BO)
+    scheduler, given = FakeScheduler(), snapshot(10.0, gpu(), MIG)
+    allocations = Allocations({"slurm": lambda: scheduler})
+    bench = Bench(allocations=allocations)
+    scheduler.before = lambda: bench.clock.sleep(1.0)
+    bench.start()
+    assert bench.annotate(given).allocations == allocations.unknown
+    bench.pass_time(1.0)
+    assert bench.annotate(given).allocations == (OF_ANN,)
+    bench.pass_time(1.0)
+    assert bench.annotate(given).allocations == (OF_ANN, OF_BO)
+    bench.pass_time(5.0)
+    assert bench.annotate(given).allocations == (OF_ANN, OF_BO)
+    bench.pass_time(1.0)
+    assert bench.annotate(given).allocations == ()
     # Another machine's snapshots have their own.
-    assert lookup.annotate(replace(given, allocations=())).allocations == ()
+    assert bench.annotate(replace(given, allocations=(OF_BO,))).allocations == (OF_BO,)
     assert Lookup(FakeHost()).annotate(given).allocations is None
+    bench.end()
 
 
 def test_one_sample_has_all_that_a_scheduler_has_given_away() -> None:
@@ -676,19 +625,11 @@ def test_one_sample_has_all_that_a_scheduler_has_given_away() -> None:
     assert lookup.look_once(snapshot(10.0, gpu(), MIG)).allocations == (OF_ANN, OF_BO)
 
 
-def test_locks_that_hang_keep_no_place_away() -> None:
-    locks = FakeLocks()
-    hang = Hang()
-    locks.before = hang
-    lookup = Lookup(FakeHost(), reservations=locks)
-    lookup.start()
-    try:
-        given = snapshot(10.0, gpu(), processes=(process(5),))
-        deadline = time.monotonic() + PATIENCE
-        while lookup.annotate(given).processes[0].place is None:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        assert hang.begun.wait(PATIENCE)
-    finally:
-        hang.may_end.set()
-        lookup.stop()
+def test_locks_that_hang_keep_no_place_away(with_locks: Bench, locks: FakeLocks) -> None:
+    locks.before = hang = Hang(with_locks.clock)
+    given = snapshot(10.0, gpu(), processes=(process(5),))
+    with_locks.annotate(given)
+    with_locks.pass_time()
+    assert hang.has_begun
+    assert with_locks.annotate(given).processes[0].place is not None
+    hang.may_end.set()

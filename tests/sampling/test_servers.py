@@ -17,7 +17,7 @@ from gpumon.host.listeners import Sockets, sockets_of
 from gpumon.host.workloads import WorkloadReader
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
-from gpumon.sampling import asked_server, servers
+from gpumon.sampling import asked_server
 from gpumon.sampling.asked_server import EVERY
 from gpumon.sampling.enrichment import Lookup
 from gpumon.sampling.servers import Servers
@@ -310,15 +310,16 @@ def test_what_others_report_is_known_before_all_hung_servers_were_waited_for(
         assert pause == 0
 
 
-def test_the_servers_of_others_leave_room_for_ones_own(
-    server: FakeServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(servers, "_MOST_SERVERS", 1)
+def test_the_servers_of_others_leave_room_for_ones_own(server: FakeServer) -> None:
+    """More are not asked than can be in time, and those of others would not be asked anyway."""
     own = on_gpu(server)
     assert own.place is not None
-    of_other = InferenceServer("vllm", "m", own.id.pid + 1_000_000, own.id.start_time)
-    other = replace(own, uid=OTHER, user="svc-llm", place=replace(own.place, server=of_other))
-    loads, _ = Asking().servers.find([other, own])
+    others = []
+    for pid in range(1_000_000, 1_000_100):
+        of_other = InferenceServer("vllm", "m", pid, own.id.start_time)
+        place = replace(own.place, server=of_other)
+        others.append(replace(own, uid=OTHER, user="svc-llm", place=place))
+    loads, _ = Asking().servers.find([*others, own])
     assert set(loads) == {own.id}
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.system import piped_program
 from gpumon.system.piped_program import Channel, PipedProgram, end_all
 from tests.screen import PATIENCE
 
@@ -41,17 +40,14 @@ def test_a_program_that_ignores_every_request_is_killed() -> None:
     assert program.ended() == -signal.SIGKILL
 
 
-def test_what_a_wrapper_has_started_may_end_in_order(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_a_wrapper_has_started_may_end_in_order(tmp_path: Path) -> None:
     """As a ``gpumon remote`` must, which continues what it has stopped."""
-    monkeypatch.setattr(piped_program, "_TERMINATE_SECONDS", PATIENCE)
     mark = tmp_path / "ended in order"
     slow = f"trap 'touch \"{mark}\"; exit' TERM; echo ready; while :; do sleep 0.05; done"
     program = PipedProgram(["sh", "-c", f"({slow}); true"])
     assert select.select([program.output], [], [], PATIENCE)[0]
     program.close_input()
-    end_all([program], 0.0)
+    end_all([program], 0.0, grace=PATIENCE)
     assert program.is_over
     assert mark.exists()
 

@@ -17,10 +17,10 @@ from gpumon.host.procfs import all_pids, has_files
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-_FIRST_BUDGET = 0.25
+FIRST_SCAN_SECONDS = 0.25
 """Seconds for the first scan, which should be complete: a thousand processes take about 0.1 s."""
 
-_BUDGET = 0.001
+SCAN_SECONDS = 0.001
 """Seconds for each later scan."""
 
 _FULL_SECONDS = 30.0
@@ -96,7 +96,7 @@ class FileHolders:
             if pid in pids:
                 self._visit(pid, now, again=False)
         # Budgets are of real time: a test's clock stands still meanwhile.
-        until = time.perf_counter() + (_BUDGET if self._scanned else _FIRST_BUDGET)
+        until = time.perf_counter() + (SCAN_SECONDS if self._scanned else FIRST_SCAN_SECONDS)
         new = sorted(pids - known.keys(), reverse=True)
         left = self._visit_until(new, now, until)
         self._take_turns(pids, now, until)
@@ -170,7 +170,7 @@ class FileHolders:
         files: dict[int, str] = {}
         unseen = False
         try:
-            files = _drm_files(folder)
+            files = drm_files(folder)
         except PermissionError:
             unseen = before.unseen if before is not None and same else has_files(self._proc, pid)
         except OSError:
@@ -188,7 +188,7 @@ def status_of(folder: str) -> os.stat_result:
     return os.stat(folder)  # noqa: PTH116 - pathlib is not imported before the first frame
 
 
-def _drm_files(folder: str) -> dict[int, str]:
+def drm_files(folder: str) -> dict[int, str]:
     """The DRM nodes among the open files of a process.
 
     Raises:

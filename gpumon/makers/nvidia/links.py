@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
 _PATIENCE = 2.0
-"""Seconds after which the links count as unknown."""
 
 _LINK_BY_LEVEL = {
     pynvml.NVML_TOPOLOGY_INTERNAL: Link.BOARD,
@@ -34,18 +33,21 @@ _LINK_BY_LEVEL = {
 _UP = frozenset((pynvml.NVML_NVLINK_STATE_ACTIVE, pynvml.NVML_NVLINK_STATE_SLEEP))
 
 
-def read_links() -> Links:
+def read_links(patience: float = _PATIENCE) -> Links:
     """The links between all GPUs.
 
     They are read on demand, on a thread of its own, because the driver may hang. NVML counts its
     users, so sampling is not affected.
+
+    Args:
+        patience: Seconds after which they count as unknown.
     """
     found: list[Links] = []
     asking = threading.Thread(
         target=lambda: found.append(_ask_for_links()), name="gpumon-topology", daemon=True
     )
     asking.start()
-    asking.join(_PATIENCE)
+    asking.join(patience)
     return found[0] if found else NO_KNOWN_LINKS
 
 

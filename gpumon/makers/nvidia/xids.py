@@ -21,7 +21,7 @@ from gpumon.makers.nvidia.queries import pause_after
 from gpumon.model.accidents import SAME_SECONDS, AccidentKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from gpumon.host.kernel_watcher import Heard
     from gpumon.system.system import Clock
@@ -183,10 +183,21 @@ class EventXidWatcher:
     ends, so that ``stop`` need not wait for a thread that hangs in the driver.
 
     Its calls are neither published nor measured: it waits most of the time.
+
+    Args:
+        clock: The clock, for the times of XIDs.
+        reports: Where it adds them.
+        wait: Waits for an event, a number of seconds at most, while the driver refuses.
     """
 
-    def __init__(self, clock: Clock, reports: XidReports) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        reports: XidReports,
+        wait: Callable[[threading.Event, float], bool] = threading.Event.wait,
+    ) -> None:
         self._clock = clock
+        self._wait = wait
         self._stopped = threading.Event()
         self._gpus: dict[int, str] = {}
         self._has_library = False
@@ -216,7 +227,7 @@ class EventXidWatcher:
 
     def _run(self) -> None:
         while not self._has_library:
-            if self._stopped.wait(_PAUSE_SECONDS):
+            if self._wait(self._stopped, _PAUSE_SECONDS):
                 return
             self._take_library()
         events: Any = None
@@ -229,7 +240,7 @@ class EventXidWatcher:
             try:
                 newer = pynvml.nvmlEventSetCreate()
             except pynvml.NVMLError:
-                self._stopped.wait(_PAUSE_SECONDS)
+                self._wait(self._stopped, _PAUSE_SECONDS)
                 continue
             registered = self._register(gpus, newer)
             # Not before the new set is registered, so that no event in between is lost.
@@ -237,12 +248,12 @@ class EventXidWatcher:
             events = newer
             if code == pynvml.NVML_ERROR_GPU_IS_LOST and registered == before:
                 # The lost GPU can still be registered: waiting for it would return at once.
-                self._stopped.wait(_WAIT_MILLISECONDS / 1000)
+                self._wait(self._stopped, _WAIT_MILLISECONDS / 1000)
             refused = len(gpus) - registered
             again_in = pause_after(refusals, answered=False) if refused else math.inf
             code = self._wait_for(events, gpus, registered, again_in)
             if code not in {pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_GPU_IS_LOST}:
-                self._stopped.wait(_PAUSE_SECONDS)
+                self._wait(self._stopped, _PAUSE_SECONDS)
         self._free(events)
         c_function("nvmlShutdown")()
 
@@ -273,7 +284,7 @@ class EventXidWatcher:
         until = self._clock.monotonic() + seconds
         while gpus is self._gpus and not self._stopped.is_set() and self._clock.monotonic() < until:
             if not registered:
-                self._stopped.wait(_WAIT_MILLISECONDS / 1000)
+                self._wait(self._stopped, _WAIT_MILLISECONDS / 1000)
                 continue
             try:
                 self._take(gpus, pynvml.nvmlEventSetWait_v2(events, _WAIT_MILLISECONDS))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.makers.drm import clients
+from gpumon.makers.drm import clients, holders
 from gpumon.makers.source import CallGivenUpError, NoSuchGpuError, SourceError
 from gpumon.model.selection import ALL, parse_selection
 from gpumon.model.snapshot import GpuStatus, Unknown
@@ -489,25 +489,24 @@ def test_processes_that_cannot_be_looked_at_hide_no_others(
     tree.process(200)
     tree.process(201, flags=0x00208040, name="kworker/0:1")
     refuse(monkeypatch, 200, 201)
-    backend = opened(tree, clock)
-    reading = backend.read()
-    assert not backend._clients._holders.complete
+    reading = opened(tree, clock).read()
     assert set(reading.listed or {}) == {100}
     assert "processes" not in reading.gpus[0].unknown
+    found = holders.FileHolders(str(tree.proc))
+    assert set(found.scan(1.0)) == {100}
+    assert not found.complete
     tree.end(200)
-    later(backend, clock, 1.0)
-    assert backend._clients._holders.complete, "a kernel thread has no files"
+    assert set(found.scan(2.0)) == {100}
+    assert found.complete, "a kernel thread has no files"
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, *pids: int) -> None:
     """Let the open files of some processes be forbidden; the tests may run as root."""
-    from gpumon.makers.drm import holders
-
-    whole = holders._drm_files
+    whole = holders.drm_files
 
     def refused(folder: str) -> dict[int, str]:
         if int(folder.split("/")[-2]) in pids:
             raise PermissionError(errno.EACCES, "Permission denied")
         return whole(folder)
 
-    monkeypatch.setattr(holders, "_drm_files", refused)
+    monkeypatch.setattr(holders, "drm_files", refused)

@@ -168,54 +168,46 @@ def test_a_process_with_thousands_of_files_is_looked_through_once(
     files = {number: (f"/tmp/{number}", "") for number in range(10, 3000)}
     room.process(100, {**files, 5: (node(3), client(3))})
     looks: list[str] = []
-    whole: Callable[[str], dict[int, str]] = holders._drm_files
+    whole: Callable[[str], dict[int, str]] = holders.drm_files
 
     def recorded(folder: str) -> dict[int, str]:
         looks.append(folder)
         return whole(folder)
 
-    monkeypatch.setattr(holders, "_drm_files", recorded)
+    monkeypatch.setattr(holders, "drm_files", recorded)
     for _ in range(5):
         assert set(room.lists()) == {100}
     assert len([folder for folder in looks if folder.endswith("/100/fd")]) == 1
 
 
 @pytest.mark.parametrize(
-    ("sizes", "looks"),
+    ("sizes", "found"),
     [
         # The kernel tells the number of open files, since Linux 6.2.
-        ([7, 7, 7], 1),
-        ([7, 8, 8], 2),
-        ([0, 0, 0], 3),
+        ([7, 7, 7], [3, 3, 3]),
+        ([7, 8, 8], [3, 4, 4]),
+        ([0, 0, 0], [3, 4, 5]),
     ],
 )
 def test_files_are_looked_through_again_when_their_number_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int], looks: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: list[int], found: list[int]
 ) -> None:
+    """Another file is open at each look, which shows whether the files were looked through."""
     tree = Tree(tmp_path)
-    tree.process(100, {5: (node(3), client(3))})
-    looked: list[str] = []
-
-    def recorded(folder: str) -> dict[int, str]:
-        looked.append(folder)
-        return {5: "renderD131"}
-
-    tree.end(1)
-
-    monkeypatch.setattr(holders, "_drm_files", recorded)
     known, now = holders.FileHolders(str(tree.proc)), 1000.0
-    for size in sizes:
+    descriptors: list[int] = []
+    for descriptor, size in enumerate(sizes, 3):
+        tree.process(100, {descriptor: (node(3), client(3))})
         status = SimpleNamespace(st_ino=4711, st_ctime_ns=1, st_size=size)
         monkeypatch.setattr(holders, "status_of", lambda _, status=status: status)
         now += 1.0
-        assert known.scan(now) == {100: {5: "renderD131"}}
-    monkeypatch.undo()
-    assert len(looked) == looks
+        descriptors += known.scan(now)[100]
+    assert descriptors == found
 
 
 def test_many_processes_are_looked_at_in_turns(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holders, "_FIRST_BUDGET", 0.0)
-    monkeypatch.setattr(holders, "_BUDGET", 0.002)
+    monkeypatch.setattr(holders, "FIRST_SCAN_SECONDS", 0.0)
+    monkeypatch.setattr(holders, "SCAN_SECONDS", 0.002)
     for pid in range(100, 400):
         room.process(pid, {5: (node(3), client(3, pid))} if pid == 100 else {})
     for _ in range(200):

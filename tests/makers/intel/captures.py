@@ -65,7 +65,7 @@ def add_switch(tree: Tree) -> tuple[str, ...]:
     return ROOT_PORT, UPPER_PORT, LOWER_PORT
 
 
-def _card(device: str, files: dict[str, str]) -> dict[str, str]:
+def sysfs_files(device: str, files: dict[str, str]) -> dict[str, str]:
     return {
         "vendor": "0x8086\n",
         "device": f"{device}\n",
@@ -99,7 +99,7 @@ def a770_i915(tree: Tree) -> Path:
         "hwmon/hwmon3/name": "i915_gt0\n",
         "hwmon/hwmon3/energy1_input": "77\n",
     }
-    return tree.card(CARD, "i915", _card("0x56a0", files), parents=add_switch(tree))
+    return tree.card(CARD, "i915", sysfs_files("0x56a0", files), parents=add_switch(tree))
 
 
 def a750_xe(tree: Tree) -> Path:
@@ -117,13 +117,13 @@ def a750_xe(tree: Tree) -> Path:
         "hwmon/hwmon5/power1_max": "0\n",
         "hwmon/hwmon5/power2_max": "190000000\n",
     }
-    return tree.card(CARD, "xe", _card("0x56a1", files), parents=add_switch(tree))
+    return tree.card(CARD, "xe", sysfs_files("0x56a1", files), parents=add_switch(tree))
 
 
 def b580_files() -> dict[str, str]:
     """The files of an Arc B580 (LACT#893): the media part idles at 0 of 1500 MHz."""
     main, media = "tile0/gt0/freq0/", "tile0/gt1/freq0/"
-    return _card(
+    return sysfs_files(
         "0xe20b",
         {
             f"{main}act_freq": "2850\n",  # the test's own
@@ -165,7 +165,7 @@ def b60_xe(tree: Tree) -> Path:
         "hwmon/hwmon3/power1_cap": "200000000\n",
         "hwmon/hwmon3/power1_crit": "400000000\n",
     }
-    return tree.card(CARD, "xe", _card("0xe211", files), parents=add_switch(tree))
+    return tree.card(CARD, "xe", sysfs_files("0xe211", files), parents=add_switch(tree))
 
 
 def b70_xe(tree: Tree) -> Path:
@@ -179,7 +179,7 @@ def b70_xe(tree: Tree) -> Path:
         "hwmon/hwmon7/power1_label": "card\n",
         "hwmon/hwmon7/power1_cap": "275000000\n",
     }
-    return tree.card(CARD, "xe", _card("0xe223", files), parents=add_switch(tree))
+    return tree.card(CARD, "xe", sysfs_files("0xe223", files), parents=add_switch(tree))
 
 
 def max_1550_xe(tree: Tree) -> Path:
@@ -193,7 +193,7 @@ def max_1550_xe(tree: Tree) -> Path:
         "hwmon/hwmon2/energy1_input": "9000000\n",
         **_link("32.0", 16, "32.0", 16),
     }
-    return tree.card(CARD, "xe", _card("0x0bd5", files), parents=(ROOT_PORT,))
+    return tree.card(CARD, "xe", sysfs_files("0x0bd5", files), parents=(ROOT_PORT,))
 
 
 def uhd_i915(tree: Tree, device: str = "0x3e92") -> Path:

@@ -294,7 +294,7 @@ def test_the_link_of_a_slot_with_fewer_lanes(room: Room) -> None:
 
 def test_the_link_of_a_card_whose_bridges_are_not_shown_is_unknown(room: Room) -> None:
     # As in a virtual machine.
-    room.tree.card(CARD, "xe", captures._card("0x56a0", {}), parents=("0000:00:01.0",))
+    room.tree.card(CARD, "xe", captures.sysfs_files("0x56a0", {}), parents=("0000:00:01.0",))
     gpu = room.gpu()
     assert (gpu.pcie_generation, gpu.pcie_width) == (None, None)
     assert gpu.unknown["pcie_generation_max"] is Unknown.NOT_SUPPORTED

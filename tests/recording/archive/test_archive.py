@@ -456,7 +456,7 @@ def test_no_number_of_processes_crowds_accidents_out(tmp_path: Path) -> None:
     """2000 events of an hour are written, and the newest 5000 are known."""
     accidents = [Accident(NOON + at, AccidentKind.RESET, "GPU-0") for at in (1, 30, HOUR + 5)]
     log = writer(tmp_path)
-    for second in (hour + at for hour in (0, HOUR, 2 * HOUR) for at in (0, 1, 5, 30)):
+    for second in (hour + at for hour in range(0, 4 * HOUR, HOUR) for at in (0, 1, 5, 30)):
         seen = tuple([accident for accident in accidents if accident.time <= NOON + second])
         crowd = tuple([process(2000 * second + number) for number in range(1100)])
         listed = snapshot(NOON, processes=crowd, processes_at=NOON + second)

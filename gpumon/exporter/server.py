@@ -1,6 +1,6 @@
 """The HTTP server: one request per connection, on a bounded number of threads.
 
-A slow client delays nobody: its connection ends after ``DEADLINE`` in any case, and earlier if all
+A slow client delays nobody: its connection ends at a deadline in any case, and earlier if all
 threads are in use. A TLS handshake runs on the thread of its connection, because on the accepting
 thread one silent client would stop all others.
 """
@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from gpumon.exporter.metrics_page import Page
 
 MOST_CONNECTIONS = 64
-DEADLINE = 10.0
-"""Seconds for a whole connection: handshake, request and answer."""
-_ROOM_AFTER = 1.0
-"""While all threads are in use, the oldest connection ends if it has lasted this many seconds."""
 _PAUSE = 0.05
 _HEAD_BYTES = 16384
 _BODY_BYTES = 65536
@@ -49,19 +45,40 @@ class MetricsServer(TCPServer):
     """Answers scrapes; ``serve_forever`` runs it, and ``shutdown`` ends it.
 
     It closes the listening socket.
+
+    Args:
+        listener: The listening socket.
+        newest: Gives the newest page.
+        access: Who may read it.
+        deadline: Seconds for a whole connection: handshake, request and answer.
+        room_after: While all threads are in use, the oldest connection ends if it has lasted this
+            many seconds.
     """
 
     def __init__(
-        self, listener: socket.socket, newest: Callable[[], Page], access: PageAccess
+        self,
+        listener: socket.socket,
+        newest: Callable[[], Page],
+        access: PageAccess,
+        *,
+        deadline: float = 10.0,
+        room_after: float = 1.0,
     ) -> None:
         BaseServer.__init__(self, listener.getsockname(), BaseHTTPRequestHandler)
         self.socket = listener
         self.newest = newest
         self.access = access
+        self.room_after = room_after
+        self._deadline = deadline
         self._free = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._changing = threading.Lock()
         self._began: dict[socket.socket, float] = {}
         self._stopping = False
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected now."""
+        return len(self._began)
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """See ``TCPServer``."""
@@ -92,7 +109,7 @@ class MetricsServer(TCPServer):
 
     def service_actions(self) -> None:
         """End connections that have lasted too long. Called several times a second."""
-        self._end_older_than(DEADLINE)
+        self._end_older_than(self._deadline)
 
     def shutdown(self) -> None:
         """See ``BaseServer``. Does not wait for threads that are all in use."""
@@ -108,7 +125,7 @@ class MetricsServer(TCPServer):
         with self._changing:
             oldest = min(self._began.values(), default=0.0)
         age = time.monotonic() - oldest
-        if age > _ROOM_AFTER:
+        if age > self.room_after:
             self._end_older_than(age)
 
     def _end_older_than(self, seconds: float) -> None:
@@ -127,7 +144,7 @@ class MetricsServer(TCPServer):
             rules = self.access.rules()
             if rules is None:
                 return
-            request.settimeout(DEADLINE)
+            request.settimeout(self._deadline)
             if rules.context is not None:
                 connection = self._secured(request, rules.context)
                 connection.do_handshake()
@@ -207,7 +224,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Read a body that nobody asked for: closing before it is read would discard the answer."""
         if "Content-Length" in self.headers or "Transfer-Encoding" in self.headers:
             self.wfile.flush()
-            self.connection.settimeout(_ROOM_AFTER)
+            self.connection.settimeout(self.server.room_after)
             self.connection.recv(_BODY_BYTES)
 
     def _answer(self) -> None:

@@ -45,7 +45,7 @@ _POLL = 0.02
 PAST_PATIENCE = 5.0
 """Seconds after which no more of the past is asked for."""
 _HOUR = 3600.0
-_SPANS = ((24 * _HOUR, 4 * _HOUR, 600.0), (4 * _HOUR, _HOUR / 2, 120.0), (_HOUR / 2, 0.0, 15.0))
+PAST_SPANS = ((24 * _HOUR, 4 * _HOUR, 600.0), (4 * _HOUR, _HOUR / 2, 120.0), (_HOUR / 2, 0.0, 15.0))
 """From how long ago to how long ago, and seconds between two samples: 350 in all."""
 
 
@@ -310,7 +310,7 @@ def read_past(
     spans: list[list[Snapshot]] = []
     # Where there is no answer, the live values go on, and say what is wrong.
     with suppress(QueryError):
-        for begin, end, step in reversed(_SPANS):
+        for begin, end, step in reversed(PAST_SPANS):
             if time.monotonic() > deadline:
                 break
             by_time = _span(client, series, now - begin, now - end, max(step, host.period or 0.0))

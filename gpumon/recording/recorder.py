@@ -36,8 +36,6 @@ _RETRY_SECONDS = 1.0
 """Between two attempts to write where it cannot be done, at least."""
 _HANGING = 2.0
 """Seconds after which the disk is said to hang."""
-_STOP_SECONDS = 3.0
-"""How long ``stop`` waits for the disk."""
 
 _REMOVED = "the directory was removed; logging continues in a new file when it is there again"
 _REASONS = {
@@ -240,10 +238,13 @@ class Recorder:
             self._queue.append((known, self._clock.monotonic() - self._began))
             self._changed.notify()
 
-    def stop(self) -> LogStatus:
-        """Write what is queued, wait for the disk a few seconds at most, and close the files.
+    def stop(self, timeout: float = 3.0) -> LogStatus:
+        """Write what is queued, wait for the disk for a time, and close the files.
 
         May be called more than once.
+
+        Args:
+            timeout: Seconds to wait for the disk at most.
         """
         with self._changed:
             if self._open:
@@ -251,7 +252,7 @@ class Recorder:
                 self._ended = self._clock.monotonic()
             self._changed.notify()
         if self._thread.ident is not None:
-            self._thread.join(_STOP_SECONDS)
+            self._thread.join(timeout)
         with self._changed:
             # Anything is left only if the disk hangs; it must not be written after the end.
             self._dropped += len(self._queue)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_RETRY_SECONDS = 5.0
+RETRY_SECONDS = 5.0
 """Seconds after a failure in which nothing tries to connect: a termination has many processes."""
 _CLOSE_SECONDS = 2.0
 _LATEST = 2.0**33
@@ -53,6 +53,7 @@ class RemoteHost:
             with ``gpumon remote``.
         readonly: Whether every signal is refused, here and there.
         patience: Seconds to wait for an answer at most.
+        retry_after: See ``RETRY_SECONDS``.
     """
 
     def __init__(
@@ -62,11 +63,13 @@ class RemoteHost:
         *,
         readonly: bool = False,
         patience: float = math.inf,
+        retry_after: float = RETRY_SECONDS,
     ) -> None:
         self._name = printable(name)
         self._command = tuple(command)
         self._readonly = readonly
         self._patience = patience
+        self._retry_after = retry_after
         self._connecting = threading.Lock()
         self._connection: RemoteConnection | None = None
         self._opening: Channel | None = None
@@ -187,7 +190,7 @@ class RemoteHost:
                 # Counted from the loss: the machine may have come back long ago.
                 self._failure, self._failed_at = connection.lost or "", connection.lost_at
             now = time.monotonic()
-            if self._failed_at is not None and now - self._failed_at < _RETRY_SECONDS:
+            if self._failed_at is not None and now - self._failed_at < self._retry_after:
                 raise LostError(self._failure, asked=False)
             if self._closed:
                 raise LostError(f"the connection to {self._name} is closed", asked=False)

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 SCHEMA = "gpumon.accidents/1"
 _MOST = 10_000
 """Accidents of a history that are listed, the newest."""
-_SEARCH_SECONDS = 30.0
 _PACE = 0.02
 _UNBOUNDED = 160
 """Cells where no terminal bounds them."""
@@ -143,6 +142,7 @@ def print_accidents(
     form: str = "table",
     out: TextIO | None = None,
     width: int | None = None,
+    search_seconds: float = 30.0,
 ) -> int:
     """Read logs and print their accidents; errors go to standard error.
 
@@ -155,6 +155,7 @@ def print_accidents(
         form: ``table``, ``json`` or ``csv``.
         out: The output stream; standard output by default.
         width: Line width; that of the terminal by default.
+        search_seconds: Seconds after which the search of a history ends.
 
     Returns:
         The exit status: 0, 1 if a log cannot be read, 2 for invalid arguments.
@@ -170,7 +171,7 @@ def print_accidents(
     choice = HostChoice(hosts)
     try:
         logs = find_logs(paths) if history is None else [history_log(history)]
-        found = accidents_in(logs, window, choice)
+        found = accidents_in(logs, window, choice, search_seconds)
     except RecordingError as error:
         return fail(error.sentence)
     notes = damage_in(logs)
@@ -190,8 +191,10 @@ def print_accidents(
     return 0
 
 
-def accidents_in(logs: Sequence[Log], window: TimeWindow, hosts: HostChoice) -> list[HostAccident]:
-    """The accidents of logs in a time, oldest first.
+def accidents_in(
+    logs: Sequence[Log], window: TimeWindow, hosts: HostChoice, search_seconds: float
+) -> list[HostAccident]:
+    """The accidents of logs in a time, oldest first; see ``print_accidents``.
 
     Raises:
         RecordingError: A log cannot be read.
@@ -201,12 +204,14 @@ def accidents_in(logs: Sequence[Log], window: TimeWindow, hosts: HostChoice) -> 
         if log.archive is None:
             found += _of_log(log, window, hosts)
         else:
-            found += _of_history(log.archive, window, hosts)
+            found += _of_history(log.archive, window, hosts, search_seconds)
     return sorted(found, key=lambda one: one.report.accident.time)
 
 
-def _of_history(history: Archive, window: TimeWindow, hosts: HostChoice) -> Iterator[HostAccident]:
-    deadline = time.monotonic() + _SEARCH_SECONDS
+def _of_history(
+    history: Archive, window: TimeWindow, hosts: HostChoice, search_seconds: float
+) -> Iterator[HostAccident]:
+    deadline = time.monotonic() + search_seconds
     while not history.events_complete and time.monotonic() < deadline:
         time.sleep(_PACE)
     for accident in recorded_accidents(history, _MOST):

@@ -50,7 +50,7 @@ _DAY_AND_TIME, _TIME_OF_DAY = "%d %b %H:%M", "%H:%M:%S"
 _BOLD, _PLAIN = "\x1b[1m", "\x1b[0m"
 
 
-class _Column(Struct, frozen=True):
+class Column(Struct, frozen=True):
     """A column of the table."""
 
     heading: str  # its header
@@ -201,55 +201,56 @@ _ALLOCATED = (*_GPUS, *ALLOCATION_GROUPINGS)
 
 # One line per column is easier to read here than short lines.
 # fmt: off
-_HOST = _Column("HOST", ("host",), lambda line: printable(line.host or UNKNOWN), text=True, least=8)
-_ENERGY = _Column(KILOWATT_HOURS.name, BY, _energy(KILOWATT_HOURS), total=True, each=True)
-_COST = _Column("COST", BY, _cost(None), total=True, each=True, quiet=(UNKNOWN,))
-_CO2 = _Column("CO2-kg", BY, _co2(None), total=True, each=True, quiet=(UNKNOWN,))
-_FIRST = _Column("FIRST", BY, _seen(lambda sums: sums.first, _DAY_AND_TIME), drop=30)
-_LAST = _Column("LAST", BY, _seen(lambda sums: sums.last, _DAY_AND_TIME), drop=31)
-_COLUMNS = (
+_HOST = Column("HOST", ("host",), lambda line: printable(line.host or UNKNOWN), text=True, least=8)
+_ENERGY = Column(KILOWATT_HOURS.name, BY, _energy(KILOWATT_HOURS), total=True, each=True)
+_COST = Column("COST", BY, _cost(None), total=True, each=True, quiet=(UNKNOWN,))
+_CO2 = Column("CO2-kg", BY, _co2(None), total=True, each=True, quiet=(UNKNOWN,))
+_FIRST = Column("FIRST", BY, _seen(lambda sums: sums.first, _DAY_AND_TIME), drop=30)
+_LAST = Column("LAST", BY, _seen(lambda sums: sums.last, _DAY_AND_TIME), drop=31)
+COLUMNS = (
     _HOST,
-    _Column("GPU", _GPU, _label),
-    _Column("USER", ("user",), _label, text=True, least=14),
-    _Column("PID", ("process",), _label),
-    _Column("JOB", ("job",), _label, text=True, least=14),
-    _Column("NAME", _GPU, _name, drop=25, text=True, least=9),
-    _Column("USER", ("process",), _user, text=True, least=8),
-    _Column("USER", ("job",), _user, drop=5, text=True, least=8),
-    _Column("GPU", ("host", *BY_PROCESSES), _gpus, drop=1, text=True),
-    _Column("COVERED", _GPU, lambda one: length(one.sums.seconds), drop=23, total=True),
-    _Column("COVERED", ("host",), lambda one: length(one.sums.present), drop=23),
-    _Column("UTIL%", _GPUS, _utilization(lambda s: s.mean), total=True),
-    _Column("SM%", BY_PROCESSES, _utilization(lambda s: s.mean), total=True),
-    _Column("MED", BY, _utilization(lambda s: s.quantile(0.5)), drop=22),
-    _Column("P95", BY, _utilization(lambda s: s.quantile(0.95)), drop=24),
-    _Column("MEAN-GiB", BY, _memory(lambda s: s.mean), drop=8),
-    _Column("PEAK-GiB", BY, _memory(lambda s: s.peak), drop=3),
-    _Column("BUSY", BY, time_of("busy"), drop=7, total=True),
-    _Column("IDLE", BY, time_of("idle"), drop=2, total=True),
-    _Column("GPU-H", BY, time_of("computing"), total=True),
-    _Column("ALLOC", _ALLOCATED, time_of("allocated"), drop=12, total=True, quiet=("0s", UNKNOWN)),
-    _Column("UNUSED", _ALLOCATED, time_of("unused"), drop=4, total=True, quiet=("0s", UNKNOWN)),
+    Column("GPU", _GPU, _label),
+    Column("USER", ("user",), _label, text=True, least=14),
+    Column("PID", ("process",), _label),
+    Column("JOB", ("job",), _label, text=True, least=14),
+    Column("NAME", _GPU, _name, drop=25, text=True, least=9),
+    Column("USER", ("process",), _user, text=True, least=8),
+    Column("USER", ("job",), _user, drop=5, text=True, least=8),
+    Column("GPU", ("host", *BY_PROCESSES), _gpus, drop=1, text=True),
+    Column("COVERED", _GPU, lambda one: length(one.sums.seconds), drop=23, total=True),
+    Column("COVERED", ("host",), lambda one: length(one.sums.present), drop=23),
+    Column("UTIL%", _GPUS, _utilization(lambda s: s.mean), total=True),
+    Column("SM%", BY_PROCESSES, _utilization(lambda s: s.mean), total=True),
+    Column("MED", BY, _utilization(lambda s: s.quantile(0.5)), drop=22),
+    Column("P95", BY, _utilization(lambda s: s.quantile(0.95)), drop=24),
+    Column("MEAN-GiB", BY, _memory(lambda s: s.mean), drop=8),
+    Column("PEAK-GiB", BY, _memory(lambda s: s.peak), drop=3),
+    Column("BUSY", BY, time_of("busy"), drop=7, total=True),
+    Column("IDLE", BY, time_of("idle"), drop=2, total=True),
+    Column("GPU-H", BY, time_of("computing"), total=True),
+    Column("ALLOC", _ALLOCATED, time_of("allocated"), drop=12, total=True, quiet=("0s", UNKNOWN)),
+    Column("UNUSED", _ALLOCATED, time_of("unused"), drop=4, total=True, quiet=("0s", UNKNOWN)),
     _ENERGY,
     _COST,
     _CO2,
-    _Column("HEAT", BY, time_of("heat"), drop=16, total=True, quiet=("0s", UNKNOWN)),
-    _Column("BRAKE", BY, time_of("brake"), drop=26, total=True, quiet=("0s", UNKNOWN)),
-    _Column("HW-SLOW", BY, time_of("hardware"), drop=27, total=True, quiet=("0s", UNKNOWN)),
-    _Column("CAPPED", BY, time_of("capped"), drop=28, total=True, quiet=(UNKNOWN,)),
-    _Column("EMPTY", BY, time_of("empty"), drop=9, total=True, quiet=("0s", UNKNOWN)),
-    _Column("STARVED", BY, time_of("starved"), drop=11, total=True, quiet=("0s", UNKNOWN)),
-    _Column("TOKENS", BY_PROCESSES, _amount("tokens"), drop=6, quiet=(UNKNOWN,)),
-    _Column("REQUESTS", BY_PROCESSES, _amount("requests"), drop=14, quiet=(UNKNOWN,)),
-    _Column("SERVER-IDLE", BY_PROCESSES, _server_idle, drop=5, quiet=(UNKNOWN,)),
-    _Column("ERRORS", BY, _errors, drop=6, text=True, least=14, quiet=("none", UNKNOWN)),
-    _Column("LEFT-OUT", _GROUPS, time_of("left_out"), drop=10, quiet=("0s", UNKNOWN)),
-    _Column("GAPS", _GPUS, _gaps, drop=18, text=True, quiet=("none",)),
+    Column("HEAT", BY, time_of("heat"), drop=16, total=True, quiet=("0s", UNKNOWN)),
+    Column("BRAKE", BY, time_of("brake"), drop=26, total=True, quiet=("0s", UNKNOWN)),
+    Column("HW-SLOW", BY, time_of("hardware"), drop=27, total=True, quiet=("0s", UNKNOWN)),
+    Column("CAPPED", BY, time_of("capped"), drop=28, total=True, quiet=(UNKNOWN,)),
+    Column("EMPTY", BY, time_of("empty"), drop=9, total=True, quiet=("0s", UNKNOWN)),
+    Column("STARVED", BY, time_of("starved"), drop=11, total=True, quiet=("0s", UNKNOWN)),
+    Column("TOKENS", BY_PROCESSES, _amount("tokens"), drop=6, quiet=(UNKNOWN,)),
+    Column("REQUESTS", BY_PROCESSES, _amount("requests"), drop=14, quiet=(UNKNOWN,)),
+    Column("SERVER-IDLE", BY_PROCESSES, _server_idle, drop=5, quiet=(UNKNOWN,)),
+    Column("ERRORS", BY, _errors, drop=6, text=True, least=14, quiet=("none", UNKNOWN)),
+    Column("LEFT-OUT", _GROUPS, time_of("left_out"), drop=10, quiet=("0s", UNKNOWN)),
+    Column("GAPS", _GPUS, _gaps, drop=18, text=True, quiet=("none",)),
     _FIRST,
     _LAST,
-    _Column("COMMAND", _GROUPS, _command, drop=1, text=True, least=12, cut=_cut_command),
+    Column("COMMAND", _GROUPS, _command, drop=1, text=True, least=12, cut=_cut_command),
 )
 # fmt: on
+"""The columns that a table may have, in order. With several hosts, HOST is the first of each."""
 
 
 _OF_THE_JOB = ("JOB", "USER", "COMMAND")
@@ -286,7 +287,7 @@ def left_out(report: UsageReport, width: int) -> list[str]:
     return [f"Columns that did not fit: {', '.join(names)}; --format csv has all."] * bool(names)
 
 
-def _columns(report: UsageReport) -> list[_Column]:
+def _columns(report: UsageReport) -> list[Column]:
     """The columns that have information."""
     unit = report.energy_unit
     of = {
@@ -301,7 +302,7 @@ def _columns(report: UsageReport) -> list[_Column]:
     if _is_short(report):
         of[_FIRST] = replace(_FIRST, show=_seen(lambda sums: sums.first, _TIME_OF_DAY))
         of[_LAST] = replace(_LAST, show=_seen(lambda sums: sums.last, _TIME_OF_DAY))
-    shown = [(one, of.get(one, one)) for one in _COLUMNS if report.by in one.by]
+    shown = [(one, of.get(one, one)) for one in COLUMNS if report.by in one.by]
     whole = ReportRow(report.by, None, report.gpus)
     columns = []
     for plain, column in shown:
@@ -319,7 +320,7 @@ def _columns(report: UsageReport) -> list[_Column]:
     return columns
 
 
-def _fitting(report: UsageReport, width: int) -> list[_Column]:
+def _fitting(report: UsageReport, width: int) -> list[Column]:
     """The columns that fit."""
     columns = _columns(report)
     shown = {
@@ -335,13 +336,13 @@ def _fitting(report: UsageReport, width: int) -> list[_Column]:
     return columns
 
 
-def _least(column: _Column, shown: Sequence[str]) -> int:
+def _least(column: Column, shown: Sequence[str]) -> int:
     """Minimum width of a column."""
     widest = max(map(cell_width, [column.heading, *shown]))
     return min(widest, column.least) if column.least else widest
 
 
-def _sizes(columns: Sequence[_Column], body: Sequence[Sequence[str]], width: int) -> list[int]:
+def _sizes(columns: Sequence[Column], body: Sequence[Sequence[str]], width: int) -> list[int]:
     """The width of each column; spare room goes to text columns, from the first."""
     shown = [[row[place] for row in body] for place in range(len(columns))]
     sizes = [_least(column, cells) for column, cells in zip(columns, shown, strict=True)]
@@ -355,7 +356,7 @@ def _sizes(columns: Sequence[_Column], body: Sequence[Sequence[str]], width: int
 
 
 def _row(
-    cells: Sequence[str], columns: Sequence[_Column], sizes: Sequence[int], *, strip: bool = True
+    cells: Sequence[str], columns: Sequence[Column], sizes: Sequence[int], *, strip: bool = True
 ) -> str:
     parts = [
         (column.cut if column.text else fit_right)(cell, size)
@@ -365,7 +366,7 @@ def _row(
     return row.rstrip() if strip else row
 
 
-def _totals(report: UsageReport, columns: Sequence[_Column]) -> list[str] | None:
+def _totals(report: UsageReport, columns: Sequence[Column]) -> list[str] | None:
     """The row of totals; none for a single row."""
     if len(report.lines) < 2:
         return None

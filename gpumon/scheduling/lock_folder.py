@@ -20,7 +20,8 @@ from gpumon.text.formatting import printable
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-_SHARED_PARENTS = ("/run/lock", "/tmp")  # noqa: S108 - safe through the checks here
+SHARED_PARENTS = ("/run/lock", "/tmp")  # noqa: S108 - safe through the checks here
+"""The first of these folders in which all users may create files has the default lock folder."""
 _NAME = "gpumon"
 _FOR_ALL = 0o1777
 _TRIES = 8
@@ -190,11 +191,11 @@ def user_named(uid: int) -> str:
 
 def usual_path() -> Path:
     """The default path of the folder that all users share, existing or not."""
-    for parent in _SHARED_PARENTS:
+    for parent in SHARED_PARENTS:
         with contextlib.suppress(OSError):
             if Path(parent).stat().st_mode & _FOR_ALL == _FOR_ALL:
                 return Path(parent, _NAME)
-    return Path(_SHARED_PARENTS[-1], _NAME)
+    return Path(SHARED_PARENTS[-1], _NAME)
 
 
 def _opened(path: Path) -> Folder:

@@ -47,12 +47,14 @@ class Terminal:
 
     Attributes:
         shown: What it showed.
+        calls: How often it was called.
         error: What it raises.
         gate: It waits until this is set.
     """
 
     def __init__(self) -> None:
         self.shown: list[str] = []
+        self.calls = 0
         self.error: Exception | None = None
         self.gate = threading.Event()
         self.gate.set()
@@ -64,6 +66,7 @@ class Terminal:
         self._show(f"{title}|{text}")
 
     def _show(self, what: str) -> None:
+        self.calls += 1
         self.gate.wait()
         if self.error is not None:
             raise self.error

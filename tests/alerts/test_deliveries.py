@@ -70,34 +70,33 @@ def test_a_channel_that_hangs_delays_neither_the_caller_nor_another_channel(tmp_
         line.startswith("command sh: gpumon ended before 20 notifications") for line in reports
     )
     sender.send(alert_with(Bell(), Desktop()), NOTICE)
-    assert len(sender._queues) == 3
     sender.close(0.1)
     assert len(terminal.shown) == 20
 
 
-def is_pausing(sender: Deliveries) -> bool:
-    """Whether the thread of the only channel waits for its next attempt."""
-    (queue,) = sender._queues.values()
-    return bool(vars(queue._changed)["_waiters"])
+FAILED = "webhook 127.0.0.1 (gpumon) failed: it answers with status 503: busy; it will be retried"
+WORKS = "webhook 127.0.0.1 (gpumon) works again"
 
 
-def test_what_fails_is_retried_and_sent_once_with_one_identifier() -> None:
+@pytest.mark.parametrize(
+    ("pauses", "failures", "awaited"),
+    [((0.01, 0.02), 2, 2), ((PATIENCE,), 1, 1)],
+    ids=["after each pause", "at the end without the rest of a pause"],
+)
+def test_what_fails_is_retried_and_sent_once(
+    pauses: tuple[float, ...], failures: int, awaited: int
+) -> None:
     reports: list[str] = []
     with answering(None) as server:
         server.answer = lambda connection: connection.sendall(
-            answer(b"busy", "503 Busy") if len(server.requests) < 3 else answer(b"")
+            answer(b"busy", "503 Busy") if len(server.requests) <= failures else answer(b"")
         )
-        sender = Deliveries(None, reports.append, pauses=(0.01, PATIENCE))
+        sender = Deliveries(None, reports.append, pauses)
         sender.send(alert_with(Webhook(f"http://127.0.0.1:{server.port}/")), NOTICE)
-        # An attempt that is still in progress would be the last.
-        wait_until(lambda: len(server.requests) == 2 and is_pausing(sender), "the second pause")
-        # It does not wait for the end of the pause.
+        wait_until(lambda: len(reports) == awaited, "a report")
         sender.close(PATIENCE)
-        assert len(server.requests) == 3
-    assert reports == [
-        "webhook 127.0.0.1 (gpumon) failed: it answers with status 503: busy; it will be retried",
-        "webhook 127.0.0.1 (gpumon) works again",
-    ]
+        assert len(server.requests) == failures + 1
+    assert reports == [FAILED, WORKS]
 
 
 def test_it_is_given_up_after_the_last_pause_and_what_was_lost_is_reported() -> None:
@@ -152,8 +151,7 @@ def test_a_full_queue_drops_the_oldest_and_reports_that_once() -> None:
     sender = Deliveries(terminal, reports.append)
     alert = alert_with(Desktop())
     sender.send(alert, replace(NOTICE, title="first"))
-    (queue,) = sender._queues.values()
-    wait_until(lambda: not queue._waiting, "the first")
+    wait_until(lambda: terminal.calls == 1, "the first")
     for number in range(MOST_WAITING + 50):
         sender.send(alert, replace(NOTICE, title=str(number)))
     terminal.gate.set()
@@ -171,8 +169,7 @@ def test_what_waited_too_long_is_dropped(monkeypatch: pytest.MonkeyPatch) -> Non
     terminal.error = RuntimeError()
     sender = Deliveries(terminal, reports.append)
     sender.send(alert_with(Bell()), NOTICE)
-    (queue,) = sender._queues.values()
-    wait_until(lambda: queue._attempt is not None, "the first")
+    wait_until(lambda: terminal.calls == 1, "the first")
     for _ in range(2):
         sender.send(alert_with(Bell()), NOTICE)
     with monkeypatch.context() as patch:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.host import kernel_watcher
+from gpumon.host.kernel_log import KernelLog
 from tests.driver import GIB, Driver, Owner, h100
 from tests.screen import PATIENCE
 
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
     """Three cards: this process and another on the first, nobody on the second and the third."""
     # The thread that reads the kernel's log, for which each test waits, ends that soon.
-    monkeypatch.setattr(kernel_watcher, "_WAIT_SECONDS", 0.05)
+    wait = KernelLog.wait
+    monkeypatch.setattr(KernelLog, "wait", lambda log, _: wait(log, 0.05))
     before = set(threading.enumerate())
     with Driver([h100(), h100(), h100()]) as made:
         card = made.cards[0]

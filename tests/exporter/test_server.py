@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.exporter import server
 from gpumon.exporter.access import PageAccess
 from gpumon.exporter.metrics_page import MetricsPages, Page
 from gpumon.exporter.server import MOST_CONNECTIONS, MetricsServer
@@ -159,17 +158,17 @@ def test_a_scrape_takes_no_sample_and_does_not_wait_for_one() -> None:
 
 
 @pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[MetricsServer]:
+def quick() -> Iterator[MetricsServer]:
     """A server in this process, whose connections may last two seconds."""
-    monkeypatch.setattr(server, "DEADLINE", 2.0)
-    with serving() as started:
+    with serving(deadline=2.0) as started:
         yield started
 
 
 class serving:  # noqa: N801 - used as a function
-    """A server with the page of the demo, in this process."""
+    """A server with the page of the demo, in this process; see ``MetricsServer`` for its times."""
 
-    def __init__(self) -> None:
+    def __init__(self, **seconds: float) -> None:
+        self._seconds = seconds
         source = DemoSource()
         source.open()
         pages = MetricsPages("ada-07", 5.0)
@@ -181,7 +180,7 @@ class serving:  # noqa: N801 - used as a function
 
     def __enter__(self) -> MetricsServer:
         self._server = MetricsServer(
-            listen("127.0.0.1", 0), self.newest, PageAccess(None, lambda _: None)
+            listen("127.0.0.1", 0), self.newest, PageAccess(None, lambda _: None), **self._seconds
         )
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
         self._thread.start()
@@ -222,17 +221,16 @@ def test_a_client_that_does_not_read_is_dropped(quick: MetricsServer) -> None:
     quick.newest = lambda: huge
     with connected(port_of(quick)) as client:
         client.sendall(REQUEST)
-        wait_until(lambda: quick._began, "a beginning")
-        wait_until(lambda: not quick._began, "an end")
+        wait_until(lambda: quick.connections, "a beginning")
+        wait_until(lambda: not quick.connections, "an end")
         assert len(all_of(client)) < 50_000_000
 
 
-def test_slow_clients_on_every_thread_hold_no_scrape_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "DEADLINE", 3600.0)
-    with serving() as started, ExitStack() as open_ones:
+def test_slow_clients_on_every_thread_hold_no_scrape_up() -> None:
+    with serving(deadline=3600.0) as started, ExitStack() as open_ones:
         for _ in range(MOST_CONNECTIONS):
             open_ones.enter_context(connected(port_of(started))).sendall(b"GET ")
-        wait_until(lambda: len(started._began) == MOST_CONNECTIONS, "a full server")
+        wait_until(lambda: started.connections == MOST_CONNECTIONS, "a full server")
         for _ in range(3):
             client = open_ones.enter_context(connected(port_of(started)))
             client.sendall(REQUEST)
@@ -244,7 +242,7 @@ def test_there_are_never_more_threads_than_are_allowed() -> None:
         for _ in range(2 * MOST_CONNECTIONS):
             open_ones.enter_context(connected(port_of(started)))
         seen = 0
-        wait_until(lambda: len(started._began) == MOST_CONNECTIONS, "a full server")
+        wait_until(lambda: started.connections == MOST_CONNECTIONS, "a full server")
         for _ in range(50):
             seen = max(seen, sum(one.name == "gpumon-http" for one in threading.enumerate()))
             time.sleep(0.02)
@@ -265,13 +263,12 @@ def test_where_no_thread_can_be_started_the_next_client_is_answered(
     assert answer_to(port_of(quick), REQUEST).startswith(b"HTTP/1.0 200 ")
 
 
-def test_a_full_server_can_be_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "_ROOM_AFTER", 3600.0)
+def test_a_full_server_can_be_ended() -> None:
     with ExitStack() as open_ones:
-        with serving() as started:
+        with serving(room_after=3600.0) as started:
             for _ in range(MOST_CONNECTIONS + 1):
                 client = open_ones.enter_context(connected(port_of(started)))
-            wait_until(lambda: len(started._began) == MOST_CONNECTIONS, "a full server")
+            wait_until(lambda: started.connections == MOST_CONNECTIONS, "a full server")
         assert all_of(client) == b""
 
 
@@ -284,5 +281,5 @@ def connected_to_a_server_that_ends() -> socket.socket:
     with serving() as started:
         client = connected(port_of(started))
         client.sendall(b"GET ")
-        wait_until(lambda: started._began, "the connection")
+        wait_until(lambda: started.connections, "the connection")
     return client

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import types
 from typing import TYPE_CHECKING, Any
 
@@ -131,6 +132,6 @@ def test_a_rule_that_need_not_last_asks_for_history_and_gpu(
 
 
 def test_a_kind_without_a_listed_class_fails_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "heat", types.ModuleType("heat"))
+    monkeypatch.setattr("gpumon.findings.heat", types.ModuleType("heat"))
     with pytest.raises(TypeError, match=r"kind HOT: put it into a module .* registry.py lists"):
-        registry._rules()
+        runpy.run_path(registry.__file__)

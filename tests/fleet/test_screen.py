@@ -46,7 +46,7 @@ def test_three_hosts_are_seen_one_dies_and_comes_back_and_a_job_there_is_ended(l
         screen.wait_gone("no answer for")
         screen.wait_for(rf"gpumon  gpu-02 [\s\S]* {owner.pid} ")
         # For so long after a loss it refuses at once.
-        time.sleep(client._RETRY_SECONDS)
+        time.sleep(client.RETRY_SECONDS)
         with buried(drivers[1]):
             screen.type("\x1b[By")
             screen.wait_for(rf"gpumon end {owner.pid}:\d+ --hosts gpu-02 ")

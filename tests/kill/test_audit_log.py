@@ -12,6 +12,7 @@ import sys
 import time
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -240,18 +241,22 @@ def test_a_log_that_hangs_blocks_nothing(folder: Path, monkeypatch: pytest.Monke
     """As a home directory on a network that does not answer."""
     reader, answer = os.pipe()
 
-    def hang(*_: object) -> None:
-        os.read(reader, 1)
+    make_folder = Path.mkdir
 
-    monkeypatch.setattr(AuditLog, "_make_folder", hang)
+    def hang(*args: Any, **keywords: Any) -> None:
+        os.read(reader, 1)
+        make_folder(*args, **keywords)
+
+    monkeypatch.setattr(Path, "mkdir", hang)
     audit_log = AuditLog(folder)
     audit_log.write(TRAINING, signal.SIGTERM, "sent")
     audit_log.write(TRAINING, signal.SIGKILL, "sent")
     assert not audit_log.flush(0.01)
     assert "does not answer" in (audit_log.failure or "")
-    monkeypatch.undo()
     os.close(answer)
     assert audit_log.flush(lives.PATIENCE)
+    assert audit_log.failure is None
+    assert [line["signal"] for line in written(folder)] == ["TERM", "KILL"]
     os.close(reader)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import socket
 import ssl
+import threading
 import time
 import tracemalloc
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from tests.prometheus.hostile import http as answer
 from tests.prometheus.server import open_fleet, wait_for
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
     from pathlib import Path
 
@@ -144,9 +145,9 @@ def test_a_kept_connection_that_ended_is_made_anew() -> None:
         for _ in range(2):
             (series,) = client.query("up")
             assert (series.metric.job, series.value) == ("a", (1.5, "1"))
-        connection = client._connection._connection
-        assert connection is not None
-        connection.sock.shutdown(socket.SHUT_RDWR)
+        kept, server.answer = server.answer, _write(answer(_ZIPPED, "200 OK", _GZIP))
+        assert client.query("up")
+        server.answer = kept
         assert client.query("up")
         client.close()
         assert "Accept-Encoding: gzip" in server.requests[0]
@@ -212,7 +213,10 @@ def test_a_fleet_closes_while_it_waits() -> None:
             assert time.monotonic() < deadline
             time.sleep(0.02)
         assert fleet.latest().hosts[0].status is HostStatus.CONNECTING
+        threads = [one for one in threading.enumerate() if one.name == "gpumon-prometheus"]
+        assert threads
         fleet.close()
-        fleet._thread.join(60)
-        assert not fleet._thread.is_alive()
+        for thread in threads:
+            thread.join(60)
+            assert not thread.is_alive()
         assert fleet.latest().hosts

@@ -164,8 +164,8 @@ def test_an_open_host_has_every_metric_and_a_past(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Snapshots of the last half hour are 15 s from each other, and a past needs time to pass.
-    *older, (begin, end, _) = fleet_module._SPANS
-    monkeypatch.setattr(fleet_module, "_SPANS", (*older, (begin, end, 1.0)))
+    *older, (begin, end, _) = fleet_module.PAST_SPANS
+    monkeypatch.setattr(fleet_module, "PAST_SPANS", (*older, (begin, end, 1.0)))
     profiled = {
         **DEFAULT_COUNTERS,
         "DCGM_FI_PROF_SM_ACTIVE": 0.084,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING
 
 from gpumon.recording.playback import Player
-from tests.clock import HandClock
+from tests.clock import ThreadedClock
+from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
@@ -13,35 +15,27 @@ if TYPE_CHECKING:
     from gpumon.recording.recording import Recording
 
 
-class CreepingClock(HandClock):
-    """One on which some seconds pass while somebody looks at it."""
-
-    creep = 0.0
-
-    def monotonic(self) -> float:
-        self.now += self.creep
-        return self.now
-
-
 class Deck:
-    """A player whose samples are taken on the test's own thread, and its clock.
+    """A player that goes on when the test lets time pass, until the test has forgotten it.
 
     Args:
         tape: What is played.
+        history: What receives the samples of the tape.
         position: Where it begins.
-        history: What is told the samples of the tape.
     """
 
     def __init__(self, tape: Recording, history: History, position: float | None = None) -> None:
-        self.clock = CreepingClock(0.0, epoch=0.0)
+        self.clock = ThreadedClock(0.0, epoch=0.0)
         self.player = Player(tape, history, position=position, clock=self.clock)
         self.seen: list[Snapshot] = []
         self.player.collector.subscribe(self.seen.append)
+        weakref.finalize(self, self.player.collector.stop, PATIENCE)
 
     def sample(self, seconds: float = 0.1) -> Snapshot:
-        """Let so much time pass, and take a sample."""
-        self.clock.now += seconds
-        self.player.collector._tick()
+        """Let so much time pass, in which samples are taken; the first begins the playback."""
+        if not self.clock.threads:
+            self.clock.start(self.player.collector)
+        self.clock.pass_time(seconds)
         return self.seen[-1]
 
     def go(self, time: float) -> tuple[Snapshot, History]:

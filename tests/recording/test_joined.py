@@ -22,6 +22,7 @@ from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.playback import Player
 from tests.build import NOON
 from tests.recording.archive.archives import archived, demo_samples, segments, states
+from tests.recording.deck import Deck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -77,12 +78,10 @@ def test_its_origin_is_said(recording: JoinedRecording, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", ["files", "folder"])
-def test_it_begins_where_memory_does_once_the_archive_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
-    monkeypatch.setattr("gpumon.recording.archive.archive._LOOK_SECONDS", 0.0)
+def test_it_begins_where_memory_does_once_the_archive_is_gone(tmp_path: Path, what: str) -> None:
     folder = archived(tmp_path / "history", DEMO[:BORDER])
-    recording = joined(memory(DEMO[BORDER:]), lambda: FoundArchive(Archive(folder)))
+    archive = Archive(folder, refresh_seconds=0.0)
+    recording = joined(memory(DEMO[BORDER:]), lambda: FoundArchive(archive))
     before = recording.at(DEMO[50].time)
     assert before == DEMO[50]
     if what == "folder":
@@ -162,16 +161,14 @@ def test_the_past_has_the_states_of_that_time(tmp_path: Path) -> None:
     live = states()
     for sample in DEMO[BORDER:]:
         live.add(sample)
-    player = Player(recording, live, position=DEMO[80].time)
     known = states()
     for sample in DEMO[:81]:
         known.add(sample)
-    player.source.open()
-    shown = player._keep_up(player.source.sample())
-    player._show(shown)
-    for one in shown.gpus:
+    shown, history = Deck(recording, live, DEMO[80].time).settle()
+    assert shown.time == DEMO[80].time
+    for gpu in shown.gpus:
         for name in known.observed.place:
-            expected, found = (it.interval(one.uuid, name) for it in (known, player.history))
+            expected, found = (it.interval(gpu.uuid, name) for it in (known, history))
             assert (found and found.since) == (expected and expected.since), name
 
 
@@ -247,13 +244,10 @@ def test_a_history_without_samples_is_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("emptied", [False, True])
-def test_a_folder_that_goes_away_ends_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, emptied: bool
-) -> None:
-    monkeypatch.setattr("gpumon.recording.archive.archive._LOOK_SECONDS", 0)
+def test_a_folder_that_goes_away_ends_nothing(tmp_path: Path, emptied: bool) -> None:
     folder = archived(tmp_path / "history", DEMO[:BORDER])
-    recent = memory(DEMO[BORDER:])
-    recording = joined(recent, lambda: FoundArchive(Archive(folder)))
+    archive = Archive(folder, refresh_seconds=0.0)
+    recording = joined(memory(DEMO[BORDER:]), lambda: FoundArchive(archive))
     player = Player(recording, states())
     player.source.open()
     player.source.seek(DEMO[50].time)

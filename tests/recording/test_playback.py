@@ -18,13 +18,15 @@ from gpumon.recording.history import History
 from gpumon.recording.playback import SPEEDS, Player
 from gpumon.recording.recording import RecordingError
 from tests.build import NOON, gpu, process, snapshot
-from tests.recording.deck import CreepingClock, Deck
+from tests.clock import HandClock
+from tests.recording.deck import Deck
 from tests.recordings import ListTape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from gpumon.model.snapshot import Snapshot
+    from tests.clock import ThreadedClock
 
 Graphs: TypeAlias = "list[list[float | None]]"
 
@@ -63,8 +65,7 @@ def gpu_hours(shown: Snapshot, history: History) -> dict[str | None, float]:
 @functools.cache
 def demo() -> list[Snapshot]:
     """The four hours before the demo, and two of it; of four GPUs."""
-    clock = CreepingClock(0.0, epoch=0.0)
-    clock.now = NOON
+    clock = HandClock(NOON, epoch=0.0)
     source = DemoSource(clock=clock)
     seen = list(map(with_few_gpus, source.past()))
     for second in range(int(2 * HOUR)):
@@ -319,53 +320,44 @@ class StuckTape(ListTape):
         super().__init__(snapshots)
         self.on_read: Callable[[], None] = lambda: None
 
+    def hang(self, clock: ThreadedClock, seconds: float) -> None:
+        """Let the next read take so long."""
+
+        def hang() -> None:
+            self.on_read = lambda: None
+            clock.sleep(seconds)
+
+        self.on_read = hang
+
     def at(self, time: float) -> Snapshot | None:
         self.on_read()
         return super().at(time)
 
 
-def test_a_disk_that_hangs_is_no_fault_of_the_cards() -> None:
+def test_a_disk_that_hangs_is_no_fault_of_the_gpus() -> None:
     tape = StuckTape(demo()[-600:])
     deck = Deck(tape, demo_history())
-    deck.settle()
-    collector = deck.player.collector
-    waited: list[float | None] = []
-
-    def hang() -> None:
-        tape.on_read = lambda: None
-        before = len(deck.seen)
-        while len(deck.seen) == before:
-            deck.clock.now += collector._check()
-        deck.clock.now += 4.0
-        waited.append(deck.player.playing.waiting)
-
-    tape.on_read = hang
+    before, _ = deck.settle()
+    tape.hang(deck.clock, 8.0)
     deck.player.source.jump(-300)
-    deck.sample()
-    assert waited[0] is not None
-    assert waited[0] >= 4.0
-    silent, shown = deck.seen[-2:]
-    assert silent.time == deck.player.playing.position + 300
-    assert {card.status for card in silent.gpus} <= {GpuStatus.OK, GpuStatus.LOST}
-    assert shown.time == silent.time - 300
+    silent = deck.sample(6.0)
+    assert deck.player.playing.waiting is not None
+    assert deck.player.playing.waiting >= 4.0
+    assert silent is not before
+    assert silent.time == deck.player.playing.position
+    assert {gpu.status for gpu in silent.gpus} <= {GpuStatus.OK, GpuStatus.LOST}
+    assert deck.sample(6.0).time == deck.player.playing.position == silent.time - 300
     assert deck.player.playing.waiting is None
 
 
 def test_a_log_that_gives_not_even_a_first_sample_is_told_as_that() -> None:
     tape = StuckTape(demo()[-600:])
     deck = Deck(tape, demo_history())
-    collector = deck.player.collector
-
-    def hang() -> None:
-        tape.on_read = lambda: None
-        while not deck.seen:
-            deck.clock.now += collector._check()
-
-    tape.on_read = hang
-    deck.sample()
-    trouble = deck.seen[0].trouble
+    tape.hang(deck.clock, 2.5)
+    trouble = deck.sample(2.1).trouble
     assert trouble is not None
     assert trouble.sentence == "The log is not read: no answer for 2s."
+    assert deck.sample(1.0).trouble is None
 
 
 def test_an_empty_tape_fails_with_what_to_do() -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from gpumon.host.process_host import Refusal, Refused
 from gpumon.model.processes import ProcessId
 from tests import lives
 from tests.absent import ABSENT
+from tests.remote.conftest import kill_server, servers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,12 +33,6 @@ HELLO = (
 OPENED = '{"say":"opened","id":%d,"handle":%d,"monotonic":1.0}'
 
 
-def server_of(host: RemoteHost) -> int:
-    """The PID of the program at the other end."""
-    assert host._connection is not None
-    return host._connection._channel._program.pid
-
-
 def held(host: RemoteHost, family: Family) -> ProcessHandle:
     return host.open_handle(lives.target(family.sleeper().pid))
 
@@ -49,7 +45,7 @@ def why(ask: Callable[[], object]) -> Refused:
 
 def test_a_server_that_is_killed_leaves_nothing_known(host: RemoteHost, family: Family) -> None:
     handle, second = held(host, family), held(host, family)
-    os.kill(server_of(host), signal.SIGKILL)
+    kill_server()
     pid = handle.target.id.pid
     refused = why(lambda: handle.send(signal.SIGTERM))
     # Whether the request was read before the end depends on the moment.
@@ -66,16 +62,14 @@ def test_a_server_that_is_killed_leaves_nothing_known(host: RemoteHost, family: 
     assert lives.look(pid) is not None
 
 
-@pytest.mark.usefixtures("no_retry")
 def test_nothing_connects_again_and_again(host: RemoteHost, family: Family) -> None:
     handle = held(host, family)
-    os.kill(server_of(host), signal.SIGKILL)
-    before = server_of(host)
+    kill_server()
     for _ in range(64):
         assert ENDED in why(lambda: held_again(host, handle)).sentence
     assert ENDED in why(lambda: host.relatives([handle.target.id])).sentence
     assert ENDED in why(lambda: host.details(handle.target.id)).sentence
-    assert server_of(host) == before
+    assert servers() == []
 
 
 def held_again(host: RemoteHost, handle: ProcessHandle) -> None:
@@ -83,12 +77,12 @@ def held_again(host: RemoteHost, handle: ProcessHandle) -> None:
 
 
 def test_it_connects_anew_later_and_old_handles_stay_lost(
-    host: RemoteHost, family: Family, monkeypatch: pytest.MonkeyPatch
+    connect: Callable[..., RemoteHost], family: Family
 ) -> None:
-    monkeypatch.setattr("gpumon.remote.client._RETRY_SECONDS", 0.0)
+    host = connect(retry_after=0.0)
     handle = held(host, family)
-    os.kill(server_of(host), signal.SIGKILL)
-    lives.until(lambda: host._connection is not None and host._connection.lost, "the loss")
+    kill_server()
+    assert why(handle.status).reason is Refusal.UNREACHABLE
     newer = host.open_handle(handle.target)
     assert newer.status() is not None
     assert why(handle.status).reason is Refusal.UNREACHABLE
@@ -98,10 +92,9 @@ def test_it_connects_anew_later_and_old_handles_stay_lost(
     assert not handle.ended()
 
 
-@pytest.mark.usefixtures("no_retry")
 def test_a_frozen_server_is_waited_for_once(host: RemoteHost, family: Family) -> None:
     handle, second = held(host, family), held(host, family)
-    frozen = server_of(host)
+    (frozen,) = servers()
     os.kill(frozen, signal.SIGSTOP)
     began = time.monotonic()
     refused = why(lambda: handle.send(signal.SIGTERM))
@@ -191,12 +184,22 @@ def test_why_there_is_no_connection_is_what_the_program_says(
 def test_an_end_that_nobody_asked_about_is_not_believed(
     connect: Callable[..., RemoteHost], family: Family
 ) -> None:
-    many = [f'{{"say":"exited","handle":{handle}}}' for handle in range(100, 2100)]
-    host = connect(says(*many, OPENED % (1, 7)))
-    handle = held(host, family)
+    """Nor kept: another program could send any number of them."""
+    ends = (
+        "import sys\nsys.stdin.readline()\n"
+        "for number in range(100_000):\n"
+        '    print(\'{"say":"exited","handle":%d}\' % number)\n'
+        f"print({OPENED % (1, 7)!r}, flush=True)\nsys.stdin.read()"
+    )
+    host = connect([sys.executable, "-S", "-c", f"print({HELLO!r}, flush=True)\n{ends}"])
+    tracemalloc.start()
+    try:
+        handle = held(host, family)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
     assert not handle.ended()
-    assert host._connection is not None
-    assert list(host._connection._held) == [7], "nothing is kept of the others"
+    assert kept < 2**20
 
 
 def test_what_a_hostile_server_says_reaches_no_terminal(

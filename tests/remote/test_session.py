@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.host.process_host import target_of
+from gpumon.host.process_host import Refused, target_of
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.outcome import Outcome, Success, report_text
 from gpumon.kill.session import TerminationSession
@@ -17,6 +16,7 @@ from gpumon.makers.machine import this_machine
 from gpumon.sampling.collector import Collector
 from tests import lives
 from tests.driver import GIB, Driver, Owner, buried, h100, owners
+from tests.remote.conftest import kill_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -100,17 +100,15 @@ def test_sixty_four_processes_end(end: Callable[..., TerminationSession], family
     assert many.wait(lives.PATIENCE) == -signal.SIGTERM
 
 
-@pytest.mark.usefixtures("no_retry")
 def test_a_connection_that_is_lost_leaves_unknown_what_became_of_them(
-    end: Callable[..., TerminationSession], host: RemoteHost, family: Family
+    end: Callable[..., TerminationSession], family: Family
 ) -> None:
     targets = [lives.target(family.python(DEAF).pid) for _ in range(3)]
     session = end(*targets)
     lives.until(
         lambda: sum(one.signal is not None for one in session.report.outcomes) == 3, "the signals"
     )
-    assert host._connection is not None
-    os.kill(host._connection._channel._program.pid, signal.SIGKILL)
+    kill_server()
     report = finished(session)
     assert {one.outcome for one in report.outcomes} == {Outcome.UNKNOWN}
     text = report_text(report, "")
@@ -122,7 +120,6 @@ def test_a_connection_that_is_lost_leaves_unknown_what_became_of_them(
     assert report_text(again, "").summary == "TERM was not sent"
 
 
-@pytest.mark.usefixtures("no_retry")
 def test_kill_after_the_connection_is_lost_kills_nobody_and_says_so(
     end: Callable[..., TerminationSession], host: RemoteHost, family: Family
 ) -> None:
@@ -135,13 +132,20 @@ def test_kill_after_the_connection_is_lost_kills_nobody_and_says_so(
         ),
         "the signals",
     )
-    assert host._connection is not None
-    os.kill(host._connection._channel._program.pid, signal.SIGKILL)
-    lives.until(lambda: host._connection is not None and host._connection.lost, "the loss")
+    kill_server()
+    lives.until(lambda: is_lost(host), "the loss")
     session.send(signal.SIGKILL, whole_tree=True)
     report = finished(session)
     assert {one.outcome for one in report.outcomes} == {Outcome.UNKNOWN}
     assert len(family.members()) == 4
+
+
+def is_lost(host: RemoteHost) -> bool:
+    try:
+        host.relatives([])
+    except Refused:
+        return True
+    return False
 
 
 @contextmanager
@@ -178,14 +182,13 @@ def test_its_memory_comes_back(end: Callable[..., TerminationSession]) -> None:
 
 
 def test_no_memory_is_waited_for_of_a_process_that_is_out_of_reach(
-    end: Callable[..., TerminationSession], host: RemoteHost
+    end: Callable[..., TerminationSession],
 ) -> None:
     with sampled(stubborn=True) as (_, seen, collector):
         session = end(target_of(seen[-1].processes[0]), before=seen[-1])
         collector.subscribe(session.see)
         lives.until(lambda: session.report.memory, "the GPU")
-        assert host._connection is not None
-        os.kill(host._connection._channel._program.pid, signal.SIGKILL)
+        kill_server()
         report = finished(session)
     assert report.memory == ()
     assert report_text(report, "").summary == "0 of 1 ended, 1 unknown"

@@ -99,14 +99,13 @@ class _Unsearched(Archive):
         return False
 
 
-def test_what_was_not_searched_or_is_damaged_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gpumon.report.accidents._SEARCH_SECONDS", 0.0)
+def test_what_was_not_searched_or_is_damaged_is_said(tmp_path: Path) -> None:
     folder = archived(tmp_path / "history", samples())
     (folder / "000000-20231114-000000.gpumon").write_text("nothing of gpumon's\n")
     searched, unsearched = (
-        json.loads(printed({"paths": [], "history": kind(folder)}, form="json"))["notes"]
+        json.loads(
+            printed({"paths": [], "history": kind(folder)}, form="json", search_seconds=0.0)
+        )["notes"]
         for kind in (Archive, _Unsearched)
     )
     assert "A part of the history is damaged, and left out." in searched

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpumon.findings import conditions
-from gpumon.recording.csv import index, log_reader
+from gpumon.recording.csv import index
 from gpumon.recording.csv.recording import open_log
 from gpumon.recording.history import LOG_GPU_DEPTH, History
 from gpumon.report.figures import BY
@@ -645,11 +645,10 @@ def long_log(path: Path, seconds: int = 3000) -> Path:
     return write(path, rows, lists)
 
 
-def replay_note(path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def replay_note(path: Path) -> str:
     """What a replay says of the files, once it has read them."""
-    monkeypatch.setattr(log_reader, "_HEAD_START", 0.0)
     with closing(open_log(path)) as log:
-        log.read_into(History(conditions(), gpu_depth=LOG_GPU_DEPTH))
+        log.read_into(History(conditions(), gpu_depth=LOG_GPU_DEPTH), delay=0.0)
         wait_until(lambda: log.events_complete)
         return log.damage
 
@@ -678,7 +677,7 @@ def _wrong_checksum(packed: bytes) -> bytes:
     ],
 )
 def test_a_packed_file_that_is_damaged_is_reported(
-    harm: Any, said: str, torn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    harm: Any, said: str, torn: str, tmp_path: Path
 ) -> None:
     long_log(tmp_path / "run.csv", 600)
     for name in ("run.csv", "run.processes.csv"):
@@ -691,13 +690,13 @@ def test_a_packed_file_that_is_damaged_is_reported(
         assert f"{torn}.gz " in notes
         assert said in notes
         assert "; its last sample is of 20" in notes
-    note = replay_note(path, monkeypatch)
+    note = replay_note(path)
     assert note.startswith(f"{torn}.gz ")
     assert said in note
 
 
 def test_members_one_after_the_other_are_one_file_and_zeros_after_it_are_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     path = long_log(tmp_path / "run.csv", 60)
     for name in ("run.csv", "run.processes.csv"):
@@ -709,19 +708,17 @@ def test_members_one_after_the_other_are_one_file_and_zeros_after_it_are_none(
     (tmp_path / "run.csv").unlink()
     (tmp_path / "run.processes.csv").unlink()
     assert report(tmp_path / "run.csv.gz") == whole
-    assert replay_note(tmp_path / "run.csv.gz", monkeypatch) == ""
+    assert replay_note(tmp_path / "run.csv.gz") == ""
 
 
 @pytest.mark.parametrize("torn", ["run.csv", "run.processes.csv"])
-def test_a_plain_file_that_is_cut_is_reported(
-    torn: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_plain_file_that_is_cut_is_reported(torn: str, tmp_path: Path) -> None:
     path = long_log(tmp_path / "run.csv", 60)
     data = (tmp_path / torn).read_bytes()
     (tmp_path / torn).write_bytes(data[: data.rindex(b",3\n", 0, len(data) // 2) - 4])
     said = f"{torn} ends in the middle of a line, which is left out; its last sample is of 20"
     assert said in " ".join(report(path)["notes"])
-    assert replay_note(path, monkeypatch).startswith(said)
+    assert replay_note(path).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -730,7 +727,7 @@ def test_a_plain_file_that_is_cut_is_reported(
     ids=["no byte", "no content", "a start", "no gzip"],
 )
 def test_a_process_file_without_anything_is_reported_and_the_gpus_are_read(
-    content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    content: bytes, tmp_path: Path
 ) -> None:
     path = long_log(tmp_path / "run.csv", 60)
     whole = report(path)["lines"][0]
@@ -743,7 +740,7 @@ def test_a_process_file_without_anything_is_reported_and_the_gpus_are_read(
     assert found["lines"][0]["covered_hours"] == whole["covered_hours"]
     assert "run.processes.csv.gz" in found["notes"][0]
     assert found["notes"][0].endswith("its rows are left out.")
-    assert "run.processes.csv.gz" in replay_note(path, monkeypatch)
+    assert "run.processes.csv.gz" in replay_note(path)
 
 
 @pytest.mark.parametrize(
@@ -752,7 +749,7 @@ def test_a_process_file_without_anything_is_reported_and_the_gpus_are_read(
     ids=["empty", "no heading", "no gzip"],
 )
 def test_a_rotated_part_that_is_no_log_is_reported_and_the_others_are_read(
-    name: str, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, content: bytes, tmp_path: Path
 ) -> None:
     path = long_log(tmp_path / "run.csv", 60)
     (tmp_path / name).write_bytes(content)
@@ -760,7 +757,7 @@ def test_a_rotated_part_that_is_no_log_is_reported_and_the_others_are_read(
     assert seconds_of(found, "index", "covered_hours") == {0: 59}
     assert name in found["notes"][0]
     assert found["notes"][0].endswith("; its rows are left out.")
-    assert name in replay_note(path, monkeypatch)
+    assert name in replay_note(path)
 
 
 def test_a_gpu_file_that_is_not_compressed_in_spite_of_its_name_is_refused(
@@ -805,9 +802,7 @@ def twice(path: Path, how: str) -> None:
 
 @pytest.mark.parametrize("how", ["rows", "samples"])
 @pytest.mark.parametrize("by", BY)
-def test_rows_that_were_written_twice_count_once(
-    how: str, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_that_were_written_twice_count_once(how: str, by: str, tmp_path: Path) -> None:
     path = job_log(tmp_path / "run.csv", [{"launcher": "9:9"}])
     whole = report(path, by=by)
     twice(path, how)
@@ -823,4 +818,4 @@ def test_rows_that_were_written_twice_count_once(
             assert [one.uuid for one in taken.gpus] == ["G0", "G1"]
             assert [len(one.uses) for one in taken.processes] == [1, 1]
             assert [one.memory_used for one in taken.processes] == [2**30, 2**30]
-    assert replay_note(path, monkeypatch).startswith(f"run.csv{said}")
+    assert replay_note(path).startswith(f"run.csv{said}")

@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from gpumon.model.time_shift import TimeShift
 from gpumon.recording.archive import Archive
-from gpumon.report import parallel
 from gpumon.report.figures import BY
 from gpumon.report.output import print_report
 from tests.recording.archive.archives import archived, demo_samples, segments
 from tests.report.logs import write_log
+from tests.report.test_parallel import watch_parts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,20 +95,11 @@ def test_a_part_of_the_time_has_the_figures_of_that_of_a_log(
     assert report(archive, "user", **span)["lines"] == about(of_log(log, "user", **span)["lines"])
 
 
-def count_in_parts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Count in several processes from now on; returns the parts of each time, 0 in vain."""
+def count_in_parts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Count in several processes from now on; returns whether each report was."""
     monkeypatch.setattr("gpumon.report.output.PART_BYTES", 10_000)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(3))
-    counted: list[int] = []
-    in_processes = parallel._in_processes
-
-    def counting(count: Any, works: Sequence[Any]) -> Any:
-        done = in_processes(count, works)
-        counted.append(0 if done is None else len(works))
-        return done
-
-    monkeypatch.setattr(parallel, "_in_processes", counting)
-    return counted
+    return watch_parts(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +127,7 @@ def test_jobs_that_are_known_late_are_the_same_in_several_processes(
     assert at_once & {line["job"] for line in expected}
     counted = count_in_parts(monkeypatch)
     assert report(Archive(late), "job", first=FOREVER)["lines"] == about(expected)
-    assert min(counted) > 1
+    assert counted == [True]
 
 
 @pytest.mark.parametrize("by", BY)
@@ -147,7 +138,7 @@ def test_counted_in_several_processes_the_figures_are_the_same(
     alone = report(archive, by, first=FOREVER)
     counted = count_in_parts(monkeypatch)
     assert report(archive, by, first=FOREVER)["lines"] == about(alone["lines"])
-    assert min(counted) > 1
+    assert counted == [True]
 
 
 def test_without_a_time_it_is_the_last_day(tmp_path: Path, samples: Sequence[Snapshot]) -> None:

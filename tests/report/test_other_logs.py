@@ -56,7 +56,7 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def _chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short log lies in one chunk or in many."""
     monkeypatch.setattr(index, "CHUNK", request.param)
-    monkeypatch.setattr(file_lines, "_PROBE", 500)
+    monkeypatch.setattr(file_lines, "PROBE", 500)
 
 
 def stamp(seconds: float) -> str:

@@ -9,9 +9,9 @@ import re
 from typing import TYPE_CHECKING
 
 from gpumon.cli import main
-from gpumon.report import table
 from gpumon.report.figures import BY, SCHEMA, figures_of
 from gpumon.report.output import print_report
+from gpumon.report.table import COLUMNS
 from tests.build import NOON, process, snapshot
 from tests.report.logs import write_log
 from tests.report.page import PAGE, with_table
@@ -51,7 +51,7 @@ def test_every_heading_of_the_table_is_explained_on_the_page_and_in_the_help(
     helped = capsys.readouterr().out.partition("headings of the table:")[2]
     for by in BY:
         told = {name for one in figures_of(by) for name in one.heading.split(", ") if name}
-        there = {one.heading for one in table._COLUMNS if by in one.by or one is table._HOST}
+        there = {column.heading for column in COLUMNS if by in column.by} | {"HOST"}
         assert there <= told
         # What is no abbreviation explains itself.
         plain = {"HOST", "GPU", "NAME", "USER", "PID", "JOB", "COMMAND", "ERRORS", "FIRST", "LAST"}

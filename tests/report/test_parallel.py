@@ -206,7 +206,7 @@ def test_users_and_processes_that_come_and_go_are_those_of_the_whole(
     def busy() -> Iterator[Sample]:
         random = Random(5)
         here: list[int] = []
-        for taken, elapsed in long_day(2):
+        for number, (taken, elapsed) in enumerate(long_day(2)):
             if random.random() < 0.2:
                 here = random.sample(range(1, 9), random.randrange(7))
             there = [
@@ -219,21 +219,12 @@ def test_users_and_processes_that_come_and_go_are_those_of_the_whole(
                 )
                 for pid in here
             ]
+            # With each sample around two of the three cuts, a process of its own ends.
+            if 2500 < elapsed < 3400:
+                there.append(process(100 + number, user="bo", gpus=(0,), sm=10))
             yield msgspec.structs.replace(taken, processes=tuple(there)), elapsed
 
     log = write_log(tmp_path / "day.csv", busy())
-    # One that ends with the last sample before a cut was last seen then.
-    (cut, _), *_ = parallel._cuts(find_logs([str(log)])[0], TimeWindow(), 4)
-    last = process(20, user="bo", gpus=(0,), sm=10)
-    log = write_log(
-        tmp_path / "day.csv",
-        (
-            (msgspec.structs.replace(taken, processes=(*taken.processes, last)), elapsed)
-            if taken.time < cut
-            else (taken, elapsed)
-            for taken, elapsed in busy()
-        ),
-    )
     tallied = watch_parts(monkeypatch)
     for by in ("user", "process"):
         alone = report(log, by, monkeypatch, sys.maxsize)
@@ -290,12 +281,12 @@ import os, sys, time
 from gpumon.report import output, parallel
 output.PART_BYTES = 1
 os.sched_getaffinity = lambda _: range(4)
-tally, parent = parallel._tally, os.getpid()
-def slow(work):
+totals, parent = parallel.UsageTotals, os.getpid()
+def slow(*arguments):
     # The others are never ready.
     time.sleep(5 if os.getpid() == parent else 3600)
-    return tally(work)
-parallel._tally = slow
+    return totals(*arguments)
+parallel.UsageTotals = slow
 output.print_report(sys.argv[1:])
 """
 

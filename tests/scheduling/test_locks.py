@@ -216,7 +216,7 @@ def test_the_default_folder_is_open_to_all_users_or_not_used(
 ) -> None:
     tmp_path.chmod(0o1777)
     monkeypatch.delenv("GPUMON_LOCK_DIR", raising=False)
-    monkeypatch.setattr("gpumon.scheduling.lock_folder._SHARED_PARENTS", (str(tmp_path),))
+    monkeypatch.setattr("gpumon.scheduling.lock_folder.SHARED_PARENTS", (str(tmp_path),))
     (tmp_path / "gpumon").mkdir(mode=0o755)
     assert "is not open to everybody (mode 1777)" in Locks(None, os.environ).trouble
 

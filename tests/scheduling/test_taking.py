@@ -44,14 +44,14 @@ def waiting_of(looks: Looks, locks: Locks) -> ReservingWait:
 def test_changed_memory_is_judged_by_a_newer_process_list(tmp_path: Path) -> None:
     now = time.time()
     before = snapshot(now - 1, FREE)
-    newer = snapshot(now + 5, USED, processes=(process(7, memory_used=4 * GIB),))
+    newer = snapshot(now + 5, FREE)
     looks = Looks(snapshot(now, USED, processes_at=now - 1), newer)
     locks = Locks(str(tmp_path / "locks"), {})
-    chooser = Chooser(Requirements(), {})
     waiting = waiting_of(looks, locks)
-    choice = chooser.choose(chooser.judge(before))
-    assert choice is not None
-    assert waiting._sample_again(before, choice) is newer
+    assert waiting.judge(before) is WaitResult.FOUND
+    assert waiting.reserved is not None
+    assert waiting.reserved.snapshot is newer
+    waiting.reserved.reservation.close()
     locks.close()
 
 

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from gpumon.recording.archive.segment_format import SegmentHeader
     from gpumon.recording.history import History
 
-_LOOK_SECONDS = 1.0
-"""Between two looks into the folder, at least."""
 _SEGMENTS_OPEN = 4
 _MOST_EVENTS, _MOST_ACCIDENTS = 5000, 1000
 """The newest events are known, and of older ones so many accidents: processes that start and exit
@@ -77,10 +75,12 @@ class Archive(WholeRecording):
 
     Args:
         folder: Its folder, or one segment that is used alone.
+        refresh_seconds: Seconds between two looks into the folder, at least.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, refresh_seconds: float = 1.0) -> None:
         self.folder = folder
+        self._refresh_seconds = refresh_seconds
         self._lock = threading.RLock()
         self._headers: dict[Path, SegmentHeader | None] = {}
         self._known: list[_Known] = []
@@ -284,7 +284,7 @@ class Archive(WholeRecording):
             RecordingError: The folder cannot be read.
         """
         now = clock.monotonic()
-        if now - self._looked_at < _LOOK_SECONDS:
+        if now - self._looked_at < self._refresh_seconds:
             return
         self._looked_at = now
         try:

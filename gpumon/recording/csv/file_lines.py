@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 PIECE = 2**18
 """Bytes that are read at a time at most where there may be any number of them."""
-_PROBE = 2**13
-_WHOLE = 2**21
-"""Bytes that are split into lines at once, unless most of the lines are too short for rows."""
+PROBE = 2**13
+"""Bytes that are read first, because a few lines are often enough."""
+_WHOLE_PIECES = 8
+"""So many pieces are split into lines at once, unless most lines are too short for rows."""
 _SHORT = 24
 _NO_ROW = b"\0"
 
@@ -99,7 +100,7 @@ class FileLines:
         from ``limit`` on is read.
         """
         at = place = start
-        held, size, is_row = b"", _PROBE, True
+        held, size, is_row = b"", PROBE, True
         while at < stop and (block := self.read(place, min(limit, place + size))):
             size = min(4 * size, PIECE)
             if not is_row:
@@ -133,7 +134,7 @@ class FileLines:
 
         The part begins and ends between two lines.
         """
-        if stop - start <= _WHOLE:
+        if stop - start <= _WHOLE_PIECES * PIECE:
             text = self.read(start, stop)
             if text.count(b"\n") * _SHORT < len(text):
                 found = text.split(b"\n")[:-1]

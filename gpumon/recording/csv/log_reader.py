@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from gpumon.recording.history import History
     from gpumon.recording.recording import Event
 
-_HEAD_START = 0.5
-"""Seconds of delay that leave the CPU to the first frame."""
 _REST = 0.5
 """Seconds of rest for each second of work: the screen is drawn meanwhile."""
 _AGAIN = 1.0
@@ -55,6 +53,7 @@ class LogReader:
         lock: Held while the log is read.
         history: Receives every sample. Its times follow those of the log.
         files: Where the log is.
+        delay: Seconds before reading begins, which leave the CPU to the first frame.
 
     Attributes:
         damage: How many lines are damaged, as a sentence; empty if none is, or until all is read.
@@ -62,11 +61,17 @@ class LogReader:
     """
 
     def __init__(
-        self, log: RotatedLog, lock: threading.Lock, history: History, files: LogFiles
+        self,
+        log: RotatedLog,
+        lock: threading.Lock,
+        history: History,
+        files: LogFiles,
+        delay: float,
     ) -> None:
         self.damage = ""
         self.events: list[Event] = []
         self._files = files
+        self._delay = delay
         self._log = log
         self._lock = lock
         self._history = history
@@ -91,7 +96,7 @@ class LogReader:
         return self._complete.wait(timeout)
 
     def _read_on(self) -> None:
-        if self._stopping.wait(_HEAD_START):
+        if self._stopping.wait(self._delay):
             return
         is_noted = False
         while not self._stopping.is_set():

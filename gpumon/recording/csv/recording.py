@@ -91,13 +91,14 @@ class CsvRecording(WholeRecording):
         """Its name in messages: the path of its GPU file."""
         return str(self._files.gpus)
 
-    def read_into(self, history: History) -> None:
+    def read_into(self, history: History, *, delay: float = 0.5) -> None:
         """Begin to read the whole log in the background, once.
 
         Args:
             history: Receives every sample, and then answers for any moment of the log.
+            delay: Seconds before that begins, which leave the CPU to the first frame.
         """
-        self._reader = LogReader(self._shelf, self._lock, history, self._files)
+        self._reader = LogReader(self._shelf, self._lock, history, self._files, delay)
         self._reader.start()
 
     @property

@@ -13,12 +13,14 @@ from gpumon.recording.archive import Archive, ArchiveLog, ArchivePlace, Bounds
 from gpumon.recording.history import STATE_GPU_DEPTH, History
 from tests.build import NOON, gpu, snapshot
 from tests.clock import HandClock
+from tests.recording.csv.recording import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.recording import Event
 
 
 def states() -> History:
@@ -76,6 +78,12 @@ def every(archive: Archive) -> list[float]:
     while (following := archive.step(times[-1], 1)) > times[-1]:
         times.append(following)
     return times
+
+
+def events_of(archive: Archive) -> list[Event]:
+    """All events, once they were read."""
+    wait_until(lambda: archive.events_complete, "the events")
+    return list(archive.events(0, 1e12))
 
 
 def plain(second: float, used: int = 0) -> Snapshot:

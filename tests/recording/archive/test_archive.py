@@ -44,6 +44,7 @@ from tests.build import NOON, gpu, process, snapshot
 from tests.recording.archive.archives import (
     archived,
     demo_samples,
+    events_of,
     every,
     plain,
     segments,
@@ -211,10 +212,9 @@ def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
         _ = archive.first
 
 
-def test_it_follows_its_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpumon.recording.archive.archive._LOOK_SECONDS", 0.0)
+def test_it_follows_its_writer(tmp_path: Path) -> None:
     log = writer(tmp_path)
-    archive = Archive(tmp_path)
+    archive = Archive(tmp_path, refresh_seconds=0.0)
     assert archive.first is None
     for number in (0, 1, 2, HOUR + 5):
         log.write({None: plain(number)}, number)
@@ -222,12 +222,9 @@ def test_it_follows_its_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     log.close()
 
 
-def test_it_follows_its_writer_after_its_newest_file_was_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gpumon.recording.archive.archive._LOOK_SECONDS", 0.0)
+def test_it_follows_its_writer_after_its_newest_file_was_removed(tmp_path: Path) -> None:
     log = writer(tmp_path)
-    archive = Archive(tmp_path)
+    archive = Archive(tmp_path, refresh_seconds=0.0)
     for number in (0, 1, HOUR + 5, HOUR + 6):
         log.write({None: plain(number)}, number)
     assert archive.last == NOON + HOUR + 6
@@ -238,14 +235,11 @@ def test_it_follows_its_writer_after_its_newest_file_was_removed(
     log.close()
 
 
-def test_a_file_whose_header_is_written_after_a_look_is_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gpumon.recording.archive.archive._LOOK_SECONDS", 0.0)
+def test_a_file_whose_header_is_written_after_a_look_is_used(tmp_path: Path) -> None:
     (path,) = segments(archived(tmp_path, DEMO[:2]))
     content = path.read_bytes()
     path.write_bytes(b"")
-    archive = Archive(tmp_path)
+    archive = Archive(tmp_path, refresh_seconds=0.0)
     assert archive.first is None
     path.write_bytes(content)
     assert archive.first == DEMO[0].time
@@ -260,10 +254,7 @@ def test_accidents_of_events_move_with_the_clock(tmp_path: Path) -> None:
     log.write({None: plain(4 - 7200)}, 4)
     log.close()
     archive = Archive(tmp_path)
-    archive.events(0, 1e12)
-    assert archive._searching is not None
-    archive._searching.join(PATIENCE)
-    (event,) = archive.events(0, 1e12)
+    (event,) = events_of(archive)
     snapshot = archive.at(event.time)
     assert snapshot is not None
     assert event.accident is not None
@@ -455,35 +446,25 @@ def test_its_events_are_those_that_were_seen(tmp_path: Path) -> None:
     for sample in DEMO:
         memory.add(sample)
     archive = Archive(archived(tmp_path, DEMO))
-    archive.events(0, 1e12)
-    assert archive._searching is not None
-    archive._searching.join(PATIENCE)
-    assert archive.events_complete
     expected = memory.events(0, 1e12)
     assert expected
-    assert list(archive.events(0, 1e12)) == list(expected)
+    assert events_of(archive) == list(expected)
     assert archive.next_event(0.0, forward=True) == expected[0]
 
 
-def test_no_number_of_processes_crowds_accidents_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gpumon.recording.archive.archive._MOST_EVENTS", 10)
-    monkeypatch.setattr("gpumon.recording.archive.writer._MOST_EVENTS", 10)
+def test_no_number_of_processes_crowds_accidents_out(tmp_path: Path) -> None:
+    """2000 events of an hour are written, and the newest 5000 are known."""
     accidents = [Accident(NOON + at, AccidentKind.RESET, "GPU-0") for at in (1, 30, HOUR + 5)]
     log = writer(tmp_path)
-    for second in [*range(60), *range(HOUR, HOUR + 60)]:
+    for second in (hour + at for hour in range(0, 4 * HOUR, HOUR) for at in (0, 1, 5, 30)):
         seen = tuple([accident for accident in accidents if accident.time <= NOON + second])
-        listed = snapshot(NOON, processes=(process(second + 1),), processes_at=NOON + second)
+        crowd = tuple([process(2000 * second + number) for number in range(1100)])
+        listed = snapshot(NOON, processes=crowd, processes_at=NOON + second)
         log.write({None: replace(listed, time=NOON + second, accidents=seen)}, second)
     log.close()
-    archive = Archive(tmp_path)
-    archive.events(0, 1e12)
-    assert archive._searching is not None
-    archive._searching.join(PATIENCE)
-    found = archive.events(0, 1e12)
+    found = events_of(Archive(tmp_path))
     assert [event.accident for event in found if event.accident] == accidents
-    assert 10 <= len(found) <= 10 + len(accidents)
+    assert 5000 <= len(found) <= 5000 + len(accidents)
 
 
 def test_damaged_events_are_left_out(tmp_path: Path) -> None:
@@ -491,11 +472,7 @@ def test_damaged_events_are_left_out(tmp_path: Path) -> None:
     (path,) = tmp_path.glob("*.events")
     whole = path.read_bytes()
     path.write_bytes(b"\x00\n{}\n[" + b"[" * 5000 + b"\n" + whole[:-3])
-    archive = Archive(tmp_path)
-    archive.events(0, 1e12)
-    assert archive._searching is not None
-    archive._searching.join(PATIENCE)
-    assert len(archive.events(0, 1e12)) == whole.count(b"\n") - 1
+    assert len(events_of(Archive(tmp_path))) == whole.count(b"\n") - 1
 
 
 @pytest.mark.root

@@ -104,7 +104,7 @@ def opened(path: Path) -> Iterator[CsvRecording]:
 def read_whole(tape: CsvRecording) -> History:
     """The history of a log, read to its end."""
     history = History(conditions(), gpu_depth=LOG_GPU_DEPTH)
-    tape.read_into(history)
+    tape.read_into(history, delay=0.0)
     wait_until(lambda: tape.events_complete)
     return history
 

@@ -10,7 +10,7 @@ import pytest
 from gpumon.findings import conditions
 from gpumon.makers.demo.source import DemoSource
 from gpumon.model.snapshot import Unknown
-from gpumon.recording.csv import index, log_reader
+from gpumon.recording.csv import index
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.history import History
 from gpumon.recording.recording import EventKind
@@ -33,11 +33,6 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.recording import CsvRecording
-
-
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_reader, "_HEAD_START", 0.0)
 
 
 def samples_of(log: CsvRecording) -> list[Snapshot]:
@@ -198,12 +193,11 @@ def test_the_damage_of_a_part_stays_with_it_when_it_is_rotated_and_compressed(
 
 
 def test_a_moment_that_is_not_read_yet_is_shown_at_once_and_told_as_far_as_it_is_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(log_reader, "_HEAD_START", 1e6)
     with opened(write_log(tmp_path / "run.csv", resting(range(3000)))) as log:
         history = History(conditions())
-        log.read_into(history)
+        log.read_into(history, delay=1e6)
         deck = Deck(log, history)
         deck.player.source.seek(NOON + 2000)
         shown = deck.sample()

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from gpumon.makers.demo.source import DemoSource
 from gpumon.model.processes import Container, ProcessId, Workload
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.recording.csv import file_lines, index, log_reader
+from gpumon.recording.csv import file_lines, index
 from gpumon.recording.csv.columns import GPU_COLUMNS, HOSTNAME, PROCESS_COLUMNS
 from gpumon.recording.csv.damage import Damage, damage_notes
 from gpumon.recording.csv.file_lines import FileLines
@@ -57,18 +57,12 @@ if TYPE_CHECKING:
     from gpumon.recording.csv.columns import CsvColumn
 
 
-@pytest.fixture(autouse=True)
-def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log is read without delay."""
-    monkeypatch.setattr(log_reader, "_HEAD_START", 0.0)
-
-
 @pytest.fixture(params=["short", "long"])
 def small_chunks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A short log lies in many chunks, and may be taken for a long one."""
     monkeypatch.setattr(index, "CHUNK", 3000)
     monkeypatch.setattr(index, "STRIDE", 15_000)
-    monkeypatch.setattr(file_lines, "_PROBE", 500)
+    monkeypatch.setattr(file_lines, "PROBE", 500)
     if request.param == "long":
         monkeypatch.setattr(index, "HEADINGS_SOUGHT", 20_000)
 
@@ -634,7 +628,7 @@ def test_closing_ends_the_thread_and_closes_every_file(tmp_path: Path) -> None:
     path = write_log(tmp_path / "run.csv", [busy(second) for second in range(100)])
     before = set(os.listdir("/proc/self/fd"))  # noqa: PTH208 - numbers
     tape = open_log(path)
-    tape.read_into(History({}))
+    tape.read_into(History({}), delay=0.0)
     generator = tape.between(NOON, NOON + 100, 10)
     next(generator)
     tape.close()
@@ -877,16 +871,13 @@ def test_replay_counts_the_damage_of_a_mangled_log_as_a_report_does(
     )
 
 
-def test_it_is_known_whether_all_of_a_log_was_looked_through(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_known_whether_all_of_a_log_was_looked_through(tmp_path: Path) -> None:
     path = write_log(tmp_path / "run.csv", [busy(second) for second in range(10)])
     with opened(path) as tape:
         read_whole(tape)
         assert tape.events_complete
-    monkeypatch.setattr(log_reader, "_HEAD_START", PATIENCE)
     with opened(path) as tape:
-        tape.read_into(History({}))
+        tape.read_into(History({}), delay=PATIENCE)
         assert not tape.events_complete
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from gpumon.recording.csv import log_reader
 from gpumon.recording.csv.csv_log import CsvLog
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.recording import CsvRecording, open_log
@@ -174,10 +173,7 @@ def test_damage_to_one_host_leaves_the_others_whole(tmp_path: Path) -> None:
         read_whole(tape)
 
 
-def test_the_damage_of_a_host_is_told_with_its_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_reader, "_HEAD_START", 0.0)
+def test_the_damage_of_a_host_is_told_with_its_lines(tmp_path: Path) -> None:
     path = write_several(tmp_path / "run.csv", ticks(ALWAYS, range(60)))
     lines = path.read_bytes().split(b"\n")
     memory = lines[0].split(b",").index(b"memory.used [MiB]")

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from gpumon.model.metrics import Unit
 from gpumon.model.processes import Container
 from gpumon.model.snapshot import MigInstance
-from gpumon.recording.csv import file_lines, index, sample_finder, tables
+from gpumon.recording.csv import file_lines, index, sample_finder
 from gpumon.recording.csv.columns import (
     GPU_COLUMNS,
     PROCESS_COLUMNS,
@@ -31,8 +31,10 @@ from gpumon.recording.csv.columns import (
 )
 from gpumon.recording.csv.damage import Damage
 from gpumon.recording.csv.files import log_files
+from gpumon.recording.csv.index import open_sheet
 from gpumon.recording.csv.parsers import arguments, container, mig_devices
 from gpumon.recording.csv.rotated_log import RotatedLog
+from gpumon.recording.csv.tables import rows_of
 from gpumon.recording.recording import RecordingError
 from gpumon.text.formatting import printable
 from tests.build import GIB, NOON, process
@@ -40,8 +42,10 @@ from tests.log_headers import GPU_HEADER, PROCESS_HEADER
 from tests.recording.csv.reading import busy, lines_of, opened, rows, write_log
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
+
+    from gpumon.recording.csv.columns import CsvColumn
 
 WANTED = ("index", "uuid", "utilization.gpu [%]", "memory.used [MiB]", "elapsed [s]")
 
@@ -49,7 +53,7 @@ WANTED = ("index", "uuid", "utilization.gpu [%]", "memory.used [MiB]", "elapsed 
 @pytest.fixture(autouse=True)
 def _small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index, "CHUNK", 3000)
-    monkeypatch.setattr(file_lines, "_PROBE", 500)
+    monkeypatch.setattr(file_lines, "PROBE", 500)
 
 
 def expected(seconds: range) -> list[tuple[object, ...]]:
@@ -90,9 +94,7 @@ def test_a_column_that_is_not_there_is_unknown(tmp_path: Path) -> None:
     assert list(rows(path, ("power.draw [W]", "index"), processes=False)) == [(NOON, None, 3)]
 
 
-def test_rows_are_the_same_read_a_column_at_a_time_or_one_by_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_are_the_same_read_a_column_at_a_time_or_one_by_one(tmp_path: Path) -> None:
     quoted = replace(process(100, gpus=(0, 1)), command=("python", "-c", 'print("a, b")'))
     samples = [replace(busy(second), processes=(quoted,)) for second in range(50)]
     path = write_log(tmp_path / "run.csv", samples)
@@ -100,24 +102,32 @@ def test_rows_are_the_same_read_a_column_at_a_time_or_one_by_one(
         (path, GPU_COLUMNS),
         (path.with_suffix(".processes.csv"), PROCESS_COLUMNS),
     ):
-        wanted = [column.name for column in columns]
-        processes = columns is PROCESS_COLUMNS
-        with monkeypatch.context() as patched:
-            patched.setattr(tables, "_plain_cells", lambda *_: None)
-            one_by_one = list(rows(file, wanted, processes=processes))
-        with monkeypatch.context() as patched:
-            patched.delattr(tables._Plan, "rows")
-            assert list(rows(file, wanted, processes=processes)) == one_by_one
         content = file.read_bytes()
         place = content.index(b"\n", len(content) // 2) + 40
-        file.write_bytes(content[:place] + b"\0" + content[place + 1 :])
-        damage, again = Damage(), Damage()
-        damaged = list(rows(file, wanted, processes=processes, damage=damage))
-        with monkeypatch.context() as patched:
-            patched.setattr(tables, "_plain_cells", lambda *_: None)
-            assert list(rows(file, wanted, processes=processes, damage=again)) == damaged
-        assert damage == again
-        assert damage.lines == 1
+        for damaged, text in enumerate((content, content[:place] + b"\0" + content[place + 1 :])):
+            at_once, most = read_rows(tmp_path / "first.csv", text, columns)
+            # Rows whose time comes last are read one by one.
+            parts = [line.partition(b",") for line in text.splitlines()]
+            moved = b"".join([b"%s,%s\n" % (rest, stamp) for stamp, _, rest in parts])
+            assert read_rows(tmp_path / "last.csv", moved, columns) == (at_once, 2)
+            assert most > 2
+            assert at_once[1].lines == damaged
+
+
+def read_rows(
+    path: Path, text: bytes, columns: Sequence[CsvColumn]
+) -> tuple[tuple[list[tuple[object, ...]], Damage], int]:
+    """The rows of a file, its damage, and the most rows that were read at once."""
+    path.write_bytes(text)
+    damage, counts = Damage(), list[int]()
+
+    def count(*values: Sequence[object]) -> Iterable[tuple[object, ...]]:
+        counts.append(len(values[0]))
+        return zip(*values, strict=True)
+
+    with closing(open_sheet(path, processes=columns is PROCESS_COLUMNS)) as sheet:
+        found = [row for rows in rows_of(sheet, columns, count, damage=damage) for row in rows]
+    return (found, damage), max(counts)
 
 
 def test_packed_files_read_like_the_rest(tmp_path: Path) -> None:
@@ -354,8 +364,7 @@ def test_damaged_lines_are_counted_wherever_they_stand(
         for chunk in (index.CHUNK, 3000):
             with monkeypatch.context() as patched:
                 patched.setattr(index, "CHUNK", chunk)
-                patched.setattr(file_lines, "PIECE", 4 * chunk)
-                patched.setattr(file_lines, "_WHOLE", 4 * chunk)
+                patched.setattr(file_lines, "PIECE", chunk)
                 damage = Damage()
                 list(rows(path, WANTED, processes=False, damage=damage))
             assert damage == expected, (name, chunk)

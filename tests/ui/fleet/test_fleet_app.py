@@ -9,7 +9,7 @@ import pytest
 
 from gpumon.cli.dashboard import _open_host
 from gpumon.fleet.demo import DemoFleet
-from gpumon.fleet.summary import FleetSummaries
+from gpumon.fleet.summary import FleetSummaries, HostJudge
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.ui.fleet_app import FleetApp, OpenHost
 from gpumon.ui.view.dashboard_view import StartupOptions
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual.pilot import Pilot
+
+    from gpumon.fleet.fleet import HostState
+    from gpumon.fleet.summary import HostSummary
 
 NAMES = [f"gpu-{number:02}" for number in range(1, 13)]
 PATIENCE = 60.0
@@ -59,12 +62,12 @@ async def test_a_mistake_in_the_configuration_is_told_at_the_start() -> None:
 
 
 async def test_a_bug_while_hosts_are_judged_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    app, _, summaries = made(DemoFleet(NAMES))
+    app, _, _ = made(DemoFleet(NAMES))
 
-    def fail() -> None:
+    def fail(_: HostJudge, __: HostState) -> HostSummary:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(summaries, "_judge", fail)
+    monkeypatch.setattr(HostJudge, "judge", fail)
     with pytest.raises(ZeroDivisionError):
         async with app.run_test(size=(100, 24)) as pilot:
             await until(pilot, lambda: app.return_code is not None, "the end")

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.cli.dashboard import _open_host
 from gpumon.fleet.demo import DemoFleet
 from gpumon.fleet.summary import FleetSummaries, HostJudge
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.ui.fleet_app import FleetApp, OpenHost
+from gpumon.ui.session import SessionAlerts, SessionBuilder
 from gpumon.ui.view.dashboard_view import StartupOptions
 from tests.clock import HandClock
 
@@ -34,7 +34,10 @@ def made(
     notes: list[str] = []
 
     def open_host(name: str) -> OpenHost:
-        return _open_host(fleet, name, DEFAULTS, notes, readonly=False, demo=True, commands=True)
+        builder = SessionBuilder(fleet.machine(name), fleet.interval, DEFAULTS)
+        session = builder.build(SessionAlerts(), demo=True)
+        builder.collector.start()
+        return OpenHost(session, lambda: notes.extend(builder.close()))
 
     summaries = FleetSummaries(fleet)
     return FleetApp(fleet, summaries, open_host, options or StartupOptions()), notes, summaries

@@ -19,10 +19,11 @@ from gpumon.host.workloads import WorkloadReader
 from gpumon.scheduling.choose import StabilityWindow
 from gpumon.scheduling.eligibility import Circumstances, judge
 from gpumon.scheduling.requirements import Requirements
-from gpumon.system.system import System, SystemClock
+from gpumon.system.system import System
 from gpumon.text.command_lines import shorten_command
 from gpumon.text.formatting import cell_width, printable
 from tests.build import NOON, gpu, process, snapshot
+from tests.clock import HandClock
 from tests.driver import Driver, h100
 from tests.host.fakes import FakeProc
 from tests.nvml_source import NvmlSource
@@ -135,20 +136,23 @@ def test_watching_a_card_for_days_keeps_no_look_that_tells_nothing() -> None:
     assert steady.left == 7 * 86400 - 4999
 
 
-def test_a_driver_that_fails_again_and_again_leaves_no_questions() -> None:
+def test_a_driver_that_fails_again_and_again_leaves_no_queries() -> None:
     with Driver([h100()] * 2) as driver:
         driver.attach()
-        source = NvmlSource(system=System(clock=SystemClock()))
-        source.open()
-        try:
-            source.sample()
-            for _ in range(50):
-                # The handle is stale: each card is asked anew.
-                source.backend._registry.forget_handles()
-                source.backend._registry.find(0.0)
-            assert len(source.backend._slow_calls._queue) < 1100
-        finally:
-            source.close()
+        # No time passes, so no query of a handle from before is due, and found to be stopped.
+        source = NvmlSource(system=System(clock=HandClock()))
+
+        def reload() -> NvmlSource:
+            source.open()
+            try:
+                for _ in range(40):
+                    driver.reload()
+                    source.sample()
+            finally:
+                source.close()
+            return source
+
+        assert kept(reload) < 2 * MIB
 
 
 def test_faults_without_end_and_processes_without_number_stay_within_the_bound() -> None:

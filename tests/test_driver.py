@@ -744,7 +744,7 @@ def test_it_compiles_to_the_same_bytes_where_there_is_nothing_but_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = build()
-    monkeypatch.setattr(sys.modules[build.__module__], "_CACHE", tmp_path)
+    monkeypatch.setattr(sys.modules[build.__module__], "CACHE", tmp_path)
     # The compiler takes its own parts from its cache, and compiles the driver anew.
     monkeypatch.setenv("ZIG_LOCAL_CACHE_DIR", str(tmp_path / "zig"))
     monkeypatch.setenv("PATH", ABSENT)

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 _HOLDS_NOTHING = (HoldReason.OBSERVER, HoldReason.CHILD)
 """Why a process has the file of a GPU open, and no memory there that the driver does not list."""
 
-_CLOSE_SECONDS = 2.0
+CLOSE_SECONDS = 2.0
 """Maximum seconds to wait at exit for pending signals of all terminations."""
 
-_SHOWN_SECONDS = 60.0
+SHOWN_SECONDS = 60.0
 """Seconds for which the report of a successful termination is shown; others stay until Esc."""
 
 
@@ -85,7 +85,7 @@ class KillController:
             if not report.done:
                 continue
             done_at = self._done_at.setdefault(id(termination), now)
-            if _went_well(report) and now - done_at > _SHOWN_SECONDS:
+            if _went_well(report) and now - done_at > SHOWN_SECONDS:
                 self._forget(termination)
 
     def ask(self, targets: Sequence[Target], name: str = "") -> None:
@@ -190,7 +190,7 @@ class KillController:
         terminations = [*self._open, *self._closing]
         for termination in terminations:
             termination.close()
-        deadline = time.monotonic() + _CLOSE_SECONDS
+        deadline = time.monotonic() + CLOSE_SECONDS
         for termination in terminations:
             termination.join(max(0.0, deadline - time.monotonic()))
         for termination in terminations:

@@ -22,6 +22,7 @@ import re
 import sys
 import threading
 import time
+from array import array
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,12 +40,14 @@ from gpumon.sampling.collector import Collector
 from gpumon.system.system import System
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
-from tests.clock import HandClock
+from tests.clock import ThreadedClock
 from tests.driver import GIB, Driver, Owner, Wave, h100
 from tests.driver.layout import FUNCTIONS
 from tests.nvml_source import NvmlSource
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gpumon.model.processes import ProcessId
     from gpumon.model.snapshot import Snapshot
 
@@ -104,17 +107,25 @@ class Day:
         driver: The simulated driver; loaded into this very process.
         interval: Seconds from one sample to the next.
         faults: Whether there are faults all the time.
+        annotate: Adds data to each sample, see ``Collector``.
     """
 
-    def __init__(self, driver: Driver, interval: float, *, faults: bool = False) -> None:
+    def __init__(
+        self,
+        driver: Driver,
+        interval: float,
+        *,
+        faults: bool = False,
+        annotate: Callable[[Snapshot], Snapshot] | None = None,
+    ) -> None:
         self._driver, self._interval = driver, interval
-        self._clock = HandClock(0.0)
+        self._clock = ThreadedClock(0.0)
         self._chance = random.Random(1)
         self._history, tape = History(conditions()), MemoryRecording(DEFAULTS.full_share)
         self._source = NvmlSource(system=System(clock=self._clock))
         self._faults = faults
         self._commands: dict[ProcessId, tuple[str, ...]] = {}
-        annotate = self._with_long_commands if faults else None
+        annotate = self._with_long_commands if faults else annotate
         self._collector = Collector(self._source, interval, self._clock, annotate)
         self._collector.subscribe(self._history.add)
         self._collector.subscribe(tape.add)
@@ -123,7 +134,7 @@ class Day:
         self._view = View(interval=interval)
         self._owners: list[Owner] = []
         self._next = 1_000_000
-        self._source.open()
+        self._clock.start(self._collector)
 
     def live(self, hours: float) -> Figures:
         """Let some hours pass; what they came to."""
@@ -142,9 +153,10 @@ class Day:
         self._come_and_go()
         if self._faults:
             self._break_something()
-        began = time.thread_time()
-        self._collector._tick()
-        return time.thread_time() - began
+        began = time.process_time()
+        self._collector.sample_now()
+        self._clock.settle()
+        return time.process_time() - began
 
     def _figures(self, ticks: list[float], drawn: list[float]) -> Figures:
         gc.collect()
@@ -160,7 +172,7 @@ class Day:
         )
 
     def close(self) -> None:
-        self._source.close()
+        self._collector.stop()
 
     def _come_and_go(self) -> None:
         """Every process has its life, and another comes in its place."""
@@ -209,8 +221,20 @@ def history_bytes(history: History) -> int:
     series = [card.series for card in history.observed.gpus.values()]
     series += [one.series for one in history.observed.processes.values() if one.series is not None]
     series += [] if history.observed.host is None else [history.observed.host]
-    kept = [rows for one in series for rows in (one._times, one._recent, one._seconds, one._tens)]
-    return sum(sys.getsizeof(rows._values) for rows in kept)
+    return sum(map(array_bytes, series))
+
+
+def array_bytes(owner: object) -> int:
+    """What the arrays take that an object refers to."""
+    seen: set[int] = set()
+    taken, referents = 0, [owner]
+    while referents:
+        referent = referents.pop()
+        if id(referent) not in seen and not isinstance(referent, type):
+            seen.add(id(referent))
+            taken += sys.getsizeof(referent) if isinstance(referent, array) else 0
+            referents += gc.get_referents(referent)
+    return taken
 
 
 def _pss_mib() -> float:

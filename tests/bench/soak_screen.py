@@ -54,11 +54,10 @@ class ScreenDay(Day):
     """The machine, and somebody who looks at it."""
 
     def __init__(self, driver: Driver, interval: float, pids: list[int], folder: Path) -> None:
-        super().__init__(driver, interval)
-        self._pids = cycle(pids)
         host = LocalHost(lambda: MAKER.device_files)
         self._lookup = Lookup(host)
-        self._collector._annotate = self._lookup.annotate
+        super().__init__(driver, interval, annotate=self._lookup.annotate)
+        self._pids = cycle(pids)
         self._logbook = Logbook(self._collector, str(folder / "soak.csv"))
         self.app = GpumonApp(
             Session(

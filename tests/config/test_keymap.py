@@ -24,7 +24,7 @@ from gpumon.config.keymap import (
 from gpumon.config.table import InvalidValue
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.dialogs.choices import ColumnsDialog, MomentDialog, ThemesDialog, TimespanDialog
-from gpumon.ui.dialogs.end import EndDialog, _Signals
+from gpumon.ui.dialogs.end import EndDialog, SignalOptions
 from gpumon.ui.screens.dashboard import DashboardScreen
 from gpumon.ui.screens.fleet import FleetScreen
 from gpumon.ui.screens.help import HelpScreen
@@ -54,7 +54,7 @@ PLACES: dict[KeyScope, type[DOMNode]] = {
     "moment": MomentDialog,
     "timespan": TimespanDialog,
     "end": EndDialog,
-    "signals": _Signals,
+    "signals": SignalOptions,
 }
 DIALOGS: set[KeyScope] = {"help", "themes", "columns", "moment", "timespan", "end", "signals"}
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import grp
 import os
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -57,7 +59,7 @@ def test_files_that_are_closed_to_this_user_name_the_group_to_ask_for(
     card.chmod(0o660)
     # Root may open everything: what the kernel says to others is put in its mouth.
     monkeypatch.setattr(os, "access", lambda path, _: path != card)
-    monkeypatch.setattr(access, "_group", lambda _: "video")
+    monkeypatch.setattr(grp, "getgrgid", lambda _: SimpleNamespace(gr_name="video"))
     result = nvidia_checks.device_files(tree.case())
     assert verdict(result) is CheckVerdict.FAIL
     assert "no permission to open /dev/nvidia0" in words(result)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -79,7 +80,7 @@ def close(monkeypatch: pytest.MonkeyPatch, file: Path, group: str = "render") ->
     """
     file.chmod(0o660)
     monkeypatch.setattr(os, "access", lambda path, _: path != file)
-    monkeypatch.setattr(access, "_group", lambda _: group)
+    monkeypatch.setattr(grp, "getgrgid", lambda _: SimpleNamespace(gr_name=group))
 
 
 # A machine without NVIDIA

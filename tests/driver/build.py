@@ -34,9 +34,9 @@ _FLAGS = (
 )
 _LIBRARY = "libnvidia-ml.so.1"
 
-_CACHE = Path(__file__).parents[2] / "build" / "simulated-driver"
+CACHE = Path(__file__).parents[2] / "build" / "simulated-driver"
 """In the checkout: whoever runs the tests may have no home directory."""
-_COMPILER_CACHE = _CACHE / "zig"
+_COMPILER_CACHE = CACHE / "zig"
 """What the compiler keeps, such as its own parts of every program."""
 
 
@@ -51,7 +51,7 @@ def _compile(target: str, flags: Iterable[str], files: dict[str, str]) -> Path:
     found = (path.name for entry in sys.path for path in Path(entry).glob("ziglang-*.dist-info"))
     compiler = sorted(set(found))
     content = repr((compiler, options, sorted(files.items())))
-    folder = _CACHE / hashlib.sha256(content.encode()).hexdigest()[:16]
+    folder = CACHE / hashlib.sha256(content.encode()).hexdigest()[:16]
     result = folder / target
     if result.exists():
         return result

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpumon.fleet import connection
 from gpumon.fleet.nvidia_smi import SmiReader, query_loop
 from gpumon.fleet.ssh import SshClient
 from gpumon.model.snapshot import GpuStatus, Unknown
@@ -486,14 +487,18 @@ def test_a_bug_in_reading_one_host_loses_no_other(
         (tmp_path / name).write_text(text.format(folder=tmp_path))
         (tmp_path / name).chmod(0o755)
     (tmp_path / "processes").touch()
-    read = SmiReader.feed
 
-    def fail_for_one(reader: SmiReader, data: bytes) -> list[Snapshot]:
-        if reader._host.name == "one":
-            raise ValueError("a [bug]")
-        return read(reader, data)
+    class FailsForOne(SmiReader):
+        def __init__(self, host: str) -> None:
+            super().__init__(host)
+            self.fails = host == "one"
 
-    monkeypatch.setattr(SmiReader, "feed", fail_for_one)
+        def feed(self, data: bytes) -> list[Snapshot]:
+            if self.fails:
+                raise ValueError("a [bug]")
+            return super().feed(data)
+
+    monkeypatch.setattr(connection, "SmiReader", FailsForOne)
     with reading(SshClient((str(tmp_path / "ssh"),)), "one", "two") as fleet:
         wait_for(fleet, lambda now: now.hosts[1].snapshot is not None)
         wait_for(fleet, lambda now: "(ValueError: a [bug])" in now.hosts[0].sentence)

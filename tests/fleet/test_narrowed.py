@@ -256,9 +256,8 @@ def test_a_host_that_falls_silent_has_no_new_sample() -> None:
 
 def test_all_views_of_a_fleet_agree() -> None:
     listed = read_host_list("slurm:88123,box", None, job_hosts)
-    fleet = NarrowedFleet(DemoFleet(listed.names, clock=(clock := HandClock())), listed)
-    inner = fleet._fleet
-    assert isinstance(inner, DemoFleet)
+    inner = DemoFleet(listed.names, clock=(clock := HandClock()))
+    fleet = NarrowedFleet(inner, listed)
     for name in listed.names:
         inner.sample(name)
     hosts = fleet.latest().hosts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import threading
+import time
 import warnings
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
@@ -23,7 +24,7 @@ from gpumon.recording.playback import Player, ReplayedMachine
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
 from gpumon.system.system import System
-from gpumon.ui.kill_controller import KillController
+from gpumon.ui.dialogs.end import EndDialog
 from gpumon.ui.session import Logbook, Session
 from tests.build import GivenMachine
 from tests.clock import HandClock
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     import pytest
 
     from gpumon.host.process_host import Target
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.system.system import Clock
     from gpumon.ui.dialogs.end import SignalChoice
 
 _HANGING = "nvmlDeviceGetMemoryInfo_v2"
@@ -57,19 +60,19 @@ class Guard:
         self.asked: dict[int, set[int]] = {}
         self.sent: list[tuple[int, int]] = []
         self.wrong: list[str] = []
-        begin = KillController._begin
+        dismiss = EndDialog.dismiss
         guard = self
 
-        def spied(cases: KillController, choice: SignalChoice | None) -> None:
+        def spied(dialog: EndDialog, choice: SignalChoice | None = None) -> object:
             if choice is not None:
                 for target in choice.targets:
                     guard.asked.setdefault(target.id.pid, set()).update(_selected(choice))
-            begin(cases, choice)
+            return dismiss(dialog, choice)
 
         def deliver(grip: signals.TargetHandle, number: int) -> None:
             guard.take(grip.target, number)
 
-        patch.setattr(KillController, "_begin", spied)
+        patch.setattr(EndDialog, "dismiss", spied)
         patch.setattr(signals.TargetHandle, "deliver", deliver)
 
     def take(self, target: Target, number: int) -> None:
@@ -86,6 +89,42 @@ def _selected(choice: SignalChoice) -> set[int]:
     return {number, *((signal.SIGSTOP, signal.SIGCONT) if held else ())}
 
 
+class _Clock(HandClock):
+    """Stands still: whoever waits by it goes on when there is a reason to look at it again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waits: dict[threading.Thread, threading.Event] = {}
+
+    def wait(self, event: threading.Event, timeout: float) -> bool:  # noqa: ARG002 - the signature of clocks
+        """See ``Clock.wait``."""
+        thread = threading.current_thread()
+        self._waits[thread] = event
+        event.wait()
+        del self._waits[thread]
+        return True
+
+    def is_waiting(self, thread: threading.Thread) -> bool:
+        """Whether a thread waits, and nothing has woken it."""
+        event = self._waits.get(thread)
+        return event is not None and not event.is_set()
+
+
+class _Source(NvmlSource):
+    """Knows the threads that have sampled it, the newest last: all others were given up."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(system=System(clock=clock))
+        self.samplers: list[threading.Thread] = []
+
+    def sample(self, *, full: bool = True) -> Snapshot:
+        """See ``Source.sample``."""
+        thread = threading.current_thread()
+        if thread not in self.samplers:
+            self.samplers.append(thread)
+        return super().sample(full=full)
+
+
 class Machine:
     """Four cards, some processes, a log of an hour ago, and what looks at all that.
 
@@ -98,9 +137,9 @@ class Machine:
         self, driver: Driver, processes: list[subprocess.Popen[bytes]], folder: Path
     ) -> None:
         self.driver, self.processes, self._folder = driver, processes, folder
-        self.clock = HandClock()
+        self.clock = _Clock()
         self.spent = 0.0
-        self.source = NvmlSource(system=System(clock=self.clock))
+        self.source = _Source(self.clock)
         self._host = LocalHost(lambda: MAKER.device_files)
         self.history, self._tape = History(conditions()), MemoryRecording(DEFAULTS.full_share)
         self._reserved: dict[str, ReservationHolder] = {}
@@ -112,10 +151,8 @@ class Machine:
         self.state = folder / "state"
         self.logbook = Logbook(self.collector, str(folder / "fuzz.csv"))
         self._hanging: set[str] = set()
-        self._stuck: threading.Thread | None = None
-        self._given_up: list[threading.Thread] = []
-        # The next sample is taken by `_sample`.
-        self.collector._replace_sampler = lambda *_: None  # type: ignore[method-assign]  # the clock stands between samples
+        for card in driver.cards:
+            self._heal(card)
 
     @contextmanager
     def session(self, *, replay: bool) -> Iterator[Session]:
@@ -148,7 +185,7 @@ class Machine:
         for number in range(_LOGGED):
             self.driver.cards[number % 3].processes = self._owners(number % len(self.processes))
             self._pass(20.0)
-            self.collector._tick()
+            self.sample()
         log.close()
         self._pass(3600.0)
 
@@ -185,24 +222,40 @@ class Machine:
             self.driver.unload()
         elif happens < 0.45:
             self.driver.reload()
-        self._sample()
+        self.sample()
         return seconds
 
-    def _sample(self) -> None:
-        """Take a sample, or wait for one that hangs, on the thread that is for it."""
-        if self._stuck is None:
-            self._stuck = threading.Thread(
-                target=self.collector._guarded, args=(self.collector._tick,), name="fuzz-sampler"
-            )
-            self._stuck.start()
-        while self._stuck.is_alive() and not self._hangs():
-            self._stuck.join(_GLANCE)
-        if self._stuck.is_alive():
-            self.collector._check()
-            if self._hangs():
-                return
-            self._given_up.append(self._stuck)
-        self._stuck = None
+    def start(self) -> None:
+        """Take the first sample."""
+        before = {*threading.enumerate()}
+        self.collector.start()
+        (self._watcher,) = (
+            thread for thread in {*threading.enumerate()} - before if thread.name == "gpumon-watch"
+        )
+        self._settle()
+
+    def sample(self) -> None:
+        """Take a sample, or let the collector look at the one that hangs."""
+        if not self._hangs():
+            self.collector.sample_now()
+            self._settle()
+        if self._hangs():
+            # Whoever waits for the interval to pass looks at the clock again.
+            self.collector.interval = self.collector.interval
+            self._settle()
+
+    def _settle(self) -> None:
+        """Wait until the collector waits, but for a sample that hangs."""
+        deadline = time.monotonic() + PATIENCE
+        while not (self._is_idle(self._watcher) and (self._is_sampled() or self._hangs())):
+            assert time.monotonic() < deadline
+            time.sleep(_GLANCE)
+
+    def _is_sampled(self) -> bool:
+        return bool(self.source.samplers) and self._is_idle(self.source.samplers[-1])
+
+    def _is_idle(self, thread: threading.Thread) -> bool:
+        return self.clock.is_waiting(thread) or not thread.is_alive()
 
     def _hangs(self) -> bool:
         """Whether the sample under way waits for a card that does not answer."""
@@ -213,9 +266,9 @@ class Machine:
         """Every card answers again."""
         for card in self.driver.cards:
             self._heal(card)
-        for thread in (*self._given_up, *([self._stuck] if self._stuck else [])):
+        self._settle()
+        for thread in self.source.samplers[:-1]:
             thread.join(PATIENCE)
-        self._given_up, self._stuck = [], None
 
     def _pass(self, seconds: float) -> None:
         self.clock.now += seconds
@@ -253,9 +306,8 @@ def machine(folder: Path) -> Iterator[Machine]:
         driver = stack.enter_context(Driver(cards))
         driver.attach()
         made = Machine(driver, started, folder)
-        made.release()
-        made.source.open()
-        stack.callback(made.source.close)
+        stack.callback(made.collector.stop, PATIENCE)
+        made.start()
         made.write_log()
         stack.callback(made.logbook.close)
         made.lookup.start()

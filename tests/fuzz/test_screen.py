@@ -24,6 +24,7 @@ from textual import _time, timer
 from gpumon.host.process_host import target_of
 from gpumon.kill.signals import open_handle
 from gpumon.ui.app import GpumonApp
+from gpumon.ui.screens.inputs import FilterBar
 from tests.driver import GIB, Owner
 from tests.fuzz.hand import Hand
 from tests.fuzz.machine import Guard, Machine, machine
@@ -157,7 +158,7 @@ class Run:
         if not app.screen_stack:
             return
         self.seen.add(type(app.screen).__name__)
-        if app.workspace.dashboard._view.editing:
+        if app.workspace.dashboard.query_one(FilterBar).display:
             self.seen.add("the filter line")
         if self._guard.sent:
             self.seen.add("a signal that leaves")
@@ -212,7 +213,7 @@ async def test_the_guard_sees_a_signal_that_was_asked_for_and_one_that_was_not(
     with machine(tmp_path) as made, made.session(replay=False) as session:
         pids = [one.pid for one in made.processes]
         made.driver.cards[0].processes = [Owner(pid, memory=GIB) for pid in pids]
-        made.collector._tick()
+        made.sample()
         app = GpumonApp(session)
         async with app.run_test(size=(100, 30)) as pilot:
             await pilot.press("down", "k")

@@ -24,8 +24,8 @@ import time
 from collections import Counter, defaultdict
 from contextlib import contextmanager
 from pathlib import Path
-from types import FunctionType
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from unittest.mock import patch
 
 import msgspec
 import pynvml
@@ -144,19 +144,9 @@ def sample(seconds: float) -> Run:
 
 @contextmanager
 def _timed(run: Run) -> Iterator[None]:
-    watched = Library._watched
+    reader, prepared = Library.reader, Library.prepared
 
-    def timed(
-        self: Library,
-        gpu_uuid: str | None,
-        name: str,
-        function: Callable[..., T],
-        *arguments: object,
-    ) -> Callable[[], T]:
-        call = watched(self, gpu_uuid, name, function, *arguments)
-        # One of C returns its code, one of pynvml raises it.
-        is_of_c = not isinstance(function, FunctionType)
-
+    def timed(name: str, call: Callable[[], T], *, returns_code: bool) -> Callable[[], T]:
         def timed_call() -> T:
             began = time.perf_counter()
             try:
@@ -166,17 +156,29 @@ def _timed(run: Run) -> Iterator[None]:
                 raise
             finally:
                 run.seconds[name].append(time.perf_counter() - began)
-            if is_of_c and isinstance(answer, int) and answer:
+            if returns_code and isinstance(answer, int) and answer:
                 run.codes[name].append(answer)
             return answer
 
         return timed_call
 
-    Library._watched = timed  # type: ignore[method-assign] # all measured calls go through it
-    try:
+    def timed_reader(
+        self: Library, gpu_uuid: str | None, function: Callable[..., Any], *arguments: object
+    ) -> Callable[[], Any]:
+        call = reader(self, gpu_uuid, function, *arguments)
+        return timed(function.__name__, call, returns_code=False)
+
+    def timed_prepared(
+        self: Library, gpu_uuid: str | None, name: str, *arguments: object
+    ) -> Callable[[], int]:
+        call = prepared(self, gpu_uuid, name, *arguments)
+        return timed(name, call, returns_code=True) if self.has(name) else call
+
+    with (
+        patch.object(Library, "reader", timed_reader),
+        patch.object(Library, "prepared", timed_prepared),
+    ):
         yield
-    finally:
-        Library._watched = watched  # type: ignore[method-assign] # as it was
 
 
 def refused_values(snapshot: Snapshot) -> dict[str, int]:

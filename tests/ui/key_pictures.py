@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 from textual.app import App
 from textual.screen import Screen
 from textual.widgets import Input
@@ -28,7 +30,6 @@ from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.history import History
 from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.sampling.collector import Collector
-from gpumon.sampling.cost_meter import CostMeter
 from gpumon.sampling.enrichment import Lookup
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.fleet_app import FleetApp
@@ -37,9 +38,10 @@ from gpumon.ui.session import Logbook, Session, SessionAlerts
 from gpumon.ui.view.dashboard_view import StartupOptions
 from tests.absent import ABSENT
 from tests.build import NOON, GivenMachine
-from tests.clock import HandClock
+from tests.clock import HandClock, ThreadedClock
 from tests.fuzz.hand import Press
 from tests.fuzz.test_screen import settled
+from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,7 +50,10 @@ if TYPE_CHECKING:
     from textual.dom import DOMNode
     from textual.timer import Timer
 
-    from gpumon.host.process_host import RelatedProcess
+    from gpumon.host.process_host import ProcessHost, RelatedProcess
+    from gpumon.model.processes import ProcessId
+    from gpumon.model.snapshot import Snapshot
+    from gpumon.system.system import Clock
     from gpumon.text.cells import Row
 
     Part: TypeAlias = tuple[str, str | list[str] | list[Row]]
@@ -102,11 +107,21 @@ FLEET = (
 class _KnownRelatives(Lookup):
     """Knows the process trees without the thread that reads them."""
 
+    def __init__(self, host: ProcessHost, clock: Clock) -> None:
+        super().__init__(host, clock)
+        self.relatives_of, self.wanted = host.relatives, False
+        self.listed: list[ProcessId] = []
+
+    def annotate(self, snapshot: Snapshot) -> Snapshot:
+        self.listed = [process.id for process in snapshot.processes]
+        return super().annotate(snapshot)
+
+    def want_relatives(self, wanted: bool) -> None:
+        self.wanted = wanted
+
     @property
     def relatives(self) -> tuple[RelatedProcess, ...]:
-        if not self._relatives_wanted or self._snapshot is None:
-            return ()
-        return self._host.relatives([process.id for process in self._snapshot.processes])
+        return self.relatives_of(self.listed) if self.wanted else ()
 
 
 class _Repeated:
@@ -157,7 +172,7 @@ def _still(clock: HandClock) -> Iterator[_Repeated]:
 
 
 @contextmanager
-def _session(clock: HandClock) -> Iterator[tuple[Session, Callable[[], None]]]:
+def _session(clock: ThreadedClock) -> Iterator[tuple[Session, Callable[[], None]]]:
     """The demo with a coarse past, and what takes its next sample."""
     with pytest.MonkeyPatch.context() as patch:
         from gpumon.makers.demo import source as demo
@@ -174,18 +189,16 @@ def _session(clock: HandClock) -> Iterator[tuple[Session, Callable[[], None]]]:
     recording.settle()
     lookup = _KnownRelatives(machine.processes, clock)
     collector = Collector(source, 0.5, clock, annotate=lookup.annotate)
-    # The help page shows how much CPU time gpumon takes.
-    collector._meter = CostMeter(lambda: 0.0)
-    collector.subscribe(history.add)
-    collector.subscribe(recording.add)
+    collector.subscribe(lambda snapshot: history.add(_at_no_cost(snapshot)))
+    collector.subscribe(lambda snapshot: recording.add(_at_no_cost(snapshot)))
 
     def sample() -> None:
         clock.now += _SECONDS
-        collector._tick()
+        collector.sample_now()
+        clock.settle()
 
-    source.open()
+    clock.start(collector)
     try:
-        collector._tick()
         alerts = tuple(
             Alert(name=when, when=when)
             for when in ("hot", "idle", "ends user:dara", "ends user:hugo")
@@ -199,12 +212,20 @@ def _session(clock: HandClock) -> Iterator[tuple[Session, Callable[[], None]]]:
             sample,
         )
     finally:
-        source.close()
+        collector.stop()
+
+
+def _at_no_cost(snapshot: Snapshot) -> Snapshot:
+    """The snapshot without the CPU time that gpumon takes, which the help page shows."""
+    cost = snapshot.cost
+    if cost is None or cost.cpu_percent is None:
+        return snapshot
+    return replace(snapshot, cost=replace(cost, cpu_percent=0.0))
 
 
 def dashboard_keys() -> Iterator[tuple[str, list[Part]]]:
     """The parts of the screen on top after each key on the dashboard of one machine."""
-    clock = HandClock(epoch=NOON - 1000)
+    clock = ThreadedClock(epoch=NOON - 1000)
     with _still(clock) as repeated, _session(clock) as (session, sample):
 
         def pass_by() -> None:
@@ -224,14 +245,12 @@ def fleet_keys() -> Iterator[tuple[str, list[Part]]]:
         for name in names:
             fleet.sample(name)
         summaries = FleetSummaries(fleet)
-        # Its thread then finds nothing new.
-        summaries._judge()
 
         def open_host(name: str) -> Any:
             raise AssertionError(name)
 
         app = FleetApp(fleet, summaries, open_host, StartupOptions(), None, "DEMO", clock)
-        found = asyncio.run(_pressed(app, FLEET, _FLEET, lambda: None))
+        found = asyncio.run(_pressed(app, FLEET, _FLEET, lambda: None, shows=names[0]))
     yield from _named("keys on many hosts", _FLEET, FLEET, found)
 
 
@@ -251,10 +270,15 @@ async def _pressed(
     keys: tuple[str, ...],
     size: tuple[int, int],
     sample: Callable[[], None],
+    shows: str = "",
 ) -> list[list[Part]]:
-    """The parts of the screen on top before the first key and after each."""
+    """The parts of the screen on top, once it shows a text, before the first key and after each."""
     async with app.run_test(size=size) as pilot:
         await settled(pilot)
+        deadline = time.monotonic() + PATIENCE
+        while shows not in str(_parts(app)):
+            assert time.monotonic() < deadline
+            await settled(pilot)
         found = [_parts(app)]
         for key in keys:
             if key == _SAMPLE:

@@ -9,11 +9,24 @@ from textual.screen import Screen
 from gpumon.findings import conditions
 from gpumon.recording.history import History
 from gpumon.recording.recording import Event, EventKind
+from gpumon.ui.screens import page
 from gpumon.ui.screens.subjects import GpuScreen
 from tests.build import NOON
-from tests.ui.test_pages import Pages, at, history_of, shown, text, until, workspace_of
+from tests.ui.test_pages import (
+    MANY_UPDATES,
+    UPDATE_SECONDS,
+    Pages,
+    at,
+    history_of,
+    shown,
+    text,
+    until,
+    workspace_of,
+)
 
 if TYPE_CHECKING:
+    import pytest
+
     from gpumon.recording.history import ViewedSeries
 
 
@@ -60,20 +73,21 @@ class Counted(History):
         return super().gpu_series(uuid)
 
 
-async def test_a_hidden_page_draws_nothing() -> None:
+async def test_a_hidden_page_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "REBUILD_SECONDS", UPDATE_SECONDS)
     app = Pages()
     history = Counted(conditions())
     history.add(at(0))
     async with app.run_test(size=(100, 30)) as pilot:
-        page = page_of(app, history)
-        app.push_screen(page)
+        screen = page_of(app, history)
+        app.push_screen(screen)
         await until(pilot, lambda: history.asked > 0, "waiting for the charts")
         app.push_screen(Screen())
-        await until(pilot, lambda: not page.in_sight, "waiting for the other screen")
+        await until(pilot, lambda: not screen.in_sight, "waiting for the other screen")
         history.asked = 0
         history.add(at(10))
-        page._refresh_page()
-        page.rebuild()
+        screen.rebuild()
+        await pilot.pause(MANY_UPDATES)
         assert history.asked == 0
         app.pop_screen()
         await until(pilot, lambda: history.asked > 0, "waiting for its return")

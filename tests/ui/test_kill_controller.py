@@ -20,6 +20,7 @@ from gpumon.kill import session as case
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.local_host import LocalHost
 from gpumon.kill.outcome import Outcome
+from gpumon.kill.session import TerminationSession
 from gpumon.model.processes import GpuUse, HolderScan, HoldReason, UnlistedHolder, Workload
 from gpumon.recording.history import History
 from gpumon.ui import kill_controller as cases
@@ -69,8 +70,11 @@ class KillApp(App[int]):
         )
         self.said: list[str] = []
         self.kill_controller = KillController(
-            self, cast("Session", session), lambda: None, self.said.append
+            self, cast("Session", session), self.reports_changed, self.said.append
         )
+
+    def reports_changed(self) -> None:
+        """Called when a report has changed."""
 
     @property
     def send_label(self) -> str:
@@ -329,7 +333,7 @@ async def test_the_dialog_of_an_unlisted_holder_says_what_it_may_hold(
 async def test_only_a_report_of_success_disappears_by_itself(
     family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int
 ) -> None:
-    monkeypatch.setattr(cases, "_SHOWN_SECONDS", -1.0)
+    monkeypatch.setattr(cases, "SHOWN_SECONDS", -1.0)
     seen = lives.target(family.sleeper().pid, uses=(GpuUse("GPU-0", 0, memory_used=40 * GIB),))
 
     def moment(ahead: float, memory_used: int) -> Snapshot:
@@ -395,8 +399,16 @@ async def test_memory_is_compared_only_with_equally_new_process_lists(
 async def test_several_hung_sessions_delay_the_exit_no_longer_than_one(
     family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cases, "_CLOSE_SECONDS", 3.0)
+    monkeypatch.setattr(cases, "CLOSE_SECONDS", 3.0)
     monkeypatch.setattr(case, "PATIENCE", 0.0)
+    sessions: list[TerminationSession] = []
+
+    class Kept(TerminationSession):
+        def __init__(self, *args: Any, **named: Any) -> None:
+            super().__init__(*args, **named)
+            sessions.append(self)
+
+    monkeypatch.setattr(cases, "TerminationSession", Kept)
     answer = threading.Event()
     async with opened(tmp_path) as (app, pilot):
         for _ in range(4):
@@ -405,8 +417,8 @@ async def test_several_hung_sessions_delay_the_exit_no_longer_than_one(
             await until(pilot, lambda: app.kill_controller.reports[-1].outcomes, "the report")
         monkeypatch.setattr(LocalHost, "relatives", lambda *_: answer.wait(lives.PATIENCE) and ())
         try:
-            for case_ in app.kill_controller._open:
-                case_.send(signal.SIGTERM)
+            for session in sessions:
+                session.send(signal.SIGTERM)
             await until(pilot, app.kill_controller.dismiss, "one that offers KILL")
             begun = time.monotonic()
             app.kill_controller.close()
@@ -423,7 +435,7 @@ async def test_reports_for_an_ended_application_are_dropped(
         deliver = app.call_later
 
         def closed(callback: Callable[..., Any], *arguments: Any) -> bool:
-            if callback == app.kill_controller._changed:
+            if callback == app.reports_changed:
                 raise RuntimeError("Event loop is closed")
             return deliver(callback, *arguments)
 

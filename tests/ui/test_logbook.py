@@ -15,6 +15,7 @@ from gpumon.sampling.collector import Collector
 from gpumon.ui.session import Logbook
 from gpumon.ui.view.header_footer import footer_row
 from tests.build import NOON
+from tests.clock import ThreadedClock
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -86,12 +87,13 @@ def test_a_stopped_log_does_not_end_the_next_one(
 
 def test_one_sample_is_one_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    collector = Collector(DemoSource())
+    clock = ThreadedClock()
+    collector = Collector(DemoSource(), clock=clock)
     logbook = Logbook(collector, "run.csv")
     logbook.toggle()
-    collector._source.open()
-    collector._tick()
+    clock.start(collector)
     assert "run.csv: 1 sample in " in shown(logbook.toggle())
+    collector.stop()
 
 
 @pytest.mark.parametrize("named", ["", "run.csv"])

@@ -33,6 +33,7 @@ from gpumon.model.processes import (
 )
 from gpumon.recording.history import History
 from gpumon.remote.client import RemoteHost
+from gpumon.ui.screens import page, subjects
 from gpumon.ui.screens.compare import CompareScreen
 from gpumon.ui.screens.page import PageScreen
 from gpumon.ui.screens.painted import CellView
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from gpumon.ui.view.key_names import FooterKey
 
 ANN = process(pid=41233, start_time=7, memory_used=74 * GIB)
+UPDATE_SECONDS = 0.01
+MANY_UPDATES = 20 * UPDATE_SECONDS
 
 
 class Pages(App[int]):
@@ -168,6 +171,13 @@ async def opened(size: tuple[int, int] = (80, 24)) -> AsyncIterator[tuple[Pages,
         yield app, pilot
 
 
+@pytest.fixture
+def often_updated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages that look for new data and read details a hundred times a second."""
+    monkeypatch.setattr(page, "REBUILD_SECONDS", UPDATE_SECONDS)
+    monkeypatch.setattr(subjects, "READ_SECONDS", UPDATE_SECONDS)
+
+
 def process_page(app: Pages, history: History, host: Any, who: GpuProcess = ANN) -> ProcessScreen:
     return ProcessScreen(workspace_of(app, history, host), who.id)
 
@@ -212,26 +222,25 @@ async def test_a_past_moment_is_redrawn_when_more_data_arrives(
         await until(pilot, lambda: len(made) > known, "the page of another history")
 
 
+@pytest.mark.usefixtures("often_updated")
 async def test_no_second_read_starts_while_one_hangs() -> None:
     host = Told(looked())
     host.go.clear()
     try:
         async with opened() as (app, pilot):
-            screen = process_page(app, history_of(ANN), host)
-            app.push_screen(screen)
+            app.push_screen(process_page(app, history_of(ANN), host))
             await until(pilot, lambda: host.looks == 1, "waiting for the look")
-            for _ in range(5):
-                screen._read_details()
+            await pilot.pause(MANY_UPDATES)
             await pilot.press("down")
             assert host.looks == 1
             host.go.set()
             await shown(pilot, "/home/ann")
-            screen._read_details()
-            await until(pilot, lambda: host.looks == 2, "waiting for the next look")
+            await until(pilot, lambda: host.looks > 1, "waiting for the next look")
     finally:
         host.go.set()
 
 
+@pytest.mark.usefixtures("often_updated")
 async def test_the_page_shows_the_details_of_a_real_process() -> None:
     class Real:
         readonly = True
@@ -254,14 +263,12 @@ async def test_the_page_shows_the_details_of_a_real_process() -> None:
         mine = msgspec.structs.replace(ANN, id=facts.id, command=facts.command, user=facts.user)
         history = history_of(mine)
         async with opened((120, 200)) as (app, pilot):
-            screen = process_page(app, history, Real(), mine)
-            app.push_screen(screen)
+            app.push_screen(process_page(app, history, Real(), mine))
             await shown(pilot, "cuda:0 is GPU 1")
             assert f"{child.pid} " in text(app).split("Family")[1]
             assert "hush" not in text(app)
             child.stdin.close()
             child.wait()
-            screen._read_details()
             await shown(pilot, "Ended at")
             assert "cuda:0 is GPU 1" in text(app)
 
@@ -361,26 +368,26 @@ async def test_readonly_disables_the_key_end() -> None:
         assert app.asked == []
 
 
+@pytest.mark.usefixtures("often_updated")
 async def test_no_end_is_requested_for_an_ended_process() -> None:
     async with opened((100, 40)) as (app, pilot):
         history, host = history_of(ANN), Told(looked())
-        screen = process_page(app, history, host)
-        app.push_screen(screen)
+        app.push_screen(process_page(app, history, host))
         await shown(pilot, "/home/ann")
-        host.answer = None
         history.add(at(180))
-        screen._read_details()
+        host.answer = None
         await shown(pilot, "these are its last values")
         assert "/home/ann" in text(app)
         assert "74.0 GiB" in text(app)
         looks = host.looks
-        screen._read_details()
+        await pilot.pause(MANY_UPDATES)
         await pilot.press("k")
         assert host.looks == looks
         assert app.asked == []
         await shown(pilot, "41233 has ended already")
 
 
+@pytest.mark.usefixtures("often_updated")
 async def test_a_living_process_that_left_the_gpus_is_not_called_ended() -> None:
     async with opened((100, 40)) as (app, pilot):
         history = history_of(ANN)
@@ -390,7 +397,6 @@ async def test_a_living_process_that_left_the_gpus_is_not_called_ended() -> None
         history.add(at(1))
         screen.rebuild()
         assert "it may have ended" in text(app)
-        screen._read_details()
         await shown(pilot, "it is still running, on no GPU")
         history.add(at(2, ANN))
         await until(pilot, lambda: "holds none" not in text(app), "waiting for its return")
@@ -477,6 +483,7 @@ class Counted(PageScreen):
         return [((" " * width, ""),)]
 
 
+@pytest.mark.usefixtures("often_updated")
 async def test_a_page_is_rebuilt_for_new_data_and_never_while_hidden() -> None:
     async with opened() as (app, pilot):
         history = history_of(ANN)
@@ -485,16 +492,17 @@ async def test_a_page_is_rebuilt_for_new_data_and_never_while_hidden() -> None:
         await until(pilot, lambda: screen.made > 0, "waiting for the page")
         await pilot.pause()
         made = screen.made
-        screen._refresh_page()
+        await pilot.pause(MANY_UPDATES)
         assert screen.made == made
         history.add(at(1, ANN))
-        screen._refresh_page()
+        await until(pilot, lambda: screen.made > made, "waiting for the new data")
+        await pilot.pause(MANY_UPDATES)
         assert screen.made == made + 1
         app.push_screen(TextualScreen())
         await until(pilot, lambda: not screen.in_sight, "waiting for the other screen")
         history.add(at(2, ANN))
-        screen._refresh_page()
         screen.rebuild()
+        await pilot.pause(MANY_UPDATES)
         assert screen.made == made + 1
         app.pop_screen()
         await until(pilot, lambda: screen.made == made + 2, "waiting for its return")

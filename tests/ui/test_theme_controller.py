@@ -99,9 +99,7 @@ async def test_gpumons_and_textuals_themes_are_not_watched(
         for name in ("amber", "nord"):
             assert app.themes.use(name) is None
             with monkeypatch.context() as patch:
-                patch.setattr(
-                    "gpumon.ui.theme_controller._stamp", lambda *_, **__: pytest.fail("looked")
-                )
+                patch.setattr(os, "stat", lambda *_, **__: pytest.fail("looked"))
                 app.themes.reload_if_changed()
         assert app.theme == "nord"
         assert app.themes.use("nrd") == "There is no theme 'nrd'; the nearest is 'nord'."

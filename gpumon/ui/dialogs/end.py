@@ -102,7 +102,7 @@ class _Tick(Checkbox):
         return "X" if self.value else " "
 
 
-class _Signals(RadioSet):
+class SignalOptions(RadioSet):
     """The signal options: arrow keys choose, and nothing else moves the choice."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings_of("signals")
@@ -177,7 +177,7 @@ class EndDialog(ConfirmDialog[SignalChoice | None]):
                 yield Static(id="named")
             with Vertical(id="what"):
                 yield Static(id="sum")
-                with _Signals(id="signals", compact=True):
+                with SignalOptions(id="signals", compact=True):
                     for name in _ABOUT:
                         yield _Signal(name, value=name == self._signal, id=name, compact=True)
                 yield Static(id="about")

@@ -163,7 +163,7 @@ class GpuScreen(PageScreen):
         self.say(copy(self.app, assignment_line([self._uuid], gpus)), lasting=True)
 
 
-_READ_SECONDS = 2.0
+READ_SECONDS = 2.0
 """Seconds between two reads of the details while the page is visible."""
 
 
@@ -188,7 +188,7 @@ class ProcessScreen(PageScreen):
     def on_mount(self) -> None:
         """Read the details now and repeatedly."""
         self._read_details()
-        self.set_interval(_READ_SECONDS, self._read_details)
+        self.set_interval(READ_SECONDS, self._read_details)
 
     # -- what is shown ---------------------------------------------------------------------------
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.cli.dashboard import _open_host
 from gpumon.fleet.demo import DemoFleet
-from gpumon.fleet.summary import FleetSummaries
+from gpumon.fleet.summary import FleetSummaries, HostJudge
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.ui.fleet_app import FleetApp, OpenHost
+from gpumon.ui.session import SessionAlerts, SessionBuilder
 from gpumon.ui.view.dashboard_view import StartupOptions
 from tests.clock import HandClock
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from textual.pilot import Pilot
+
+    from gpumon.fleet.fleet import HostState
+    from gpumon.fleet.summary import HostSummary
 
 NAMES = [f"gpu-{number:02}" for number in range(1, 13)]
 PATIENCE = 60.0
@@ -31,7 +34,10 @@ def made(
     notes: list[str] = []
 
     def open_host(name: str) -> OpenHost:
-        return _open_host(fleet, name, DEFAULTS, notes, readonly=False, demo=True, commands=True)
+        builder = SessionBuilder(fleet.machine(name), fleet.interval, DEFAULTS)
+        session = builder.build(SessionAlerts(), demo=True)
+        builder.collector.start()
+        return OpenHost(session, lambda: notes.extend(builder.close()))
 
     summaries = FleetSummaries(fleet)
     return FleetApp(fleet, summaries, open_host, options or StartupOptions()), notes, summaries
@@ -59,12 +65,12 @@ async def test_a_mistake_in_the_configuration_is_told_at_the_start() -> None:
 
 
 async def test_a_bug_while_hosts_are_judged_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    app, _, summaries = made(DemoFleet(NAMES))
+    app, _, _ = made(DemoFleet(NAMES))
 
-    def fail() -> None:
+    def fail(_: HostJudge, __: HostState) -> HostSummary:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(summaries, "_judge", fail)
+    monkeypatch.setattr(HostJudge, "judge", fail)
     with pytest.raises(ZeroDivisionError):
         async with app.run_test(size=(100, 24)) as pilot:
             await until(pilot, lambda: app.return_code is not None, "the end")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 import pytest
@@ -13,7 +12,6 @@ from gpumon.findings import conditions
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, Unknown
 from gpumon.recording.history import History
 from gpumon.text.cells import Row, row_width
-from gpumon.ui.view import compare_page
 from gpumon.ui.view.compare_page import compare_rows
 from gpumon.ui.view.frame import Memo
 from tests.build import GIB, NOON, gpu, process, snapshot
@@ -172,30 +170,24 @@ def test_what_is_zero_or_unknown_for_all_has_one_line() -> None:
     assert "no values in this time: utilisation, SM clock" in "\n".join(lines_of(silent))
 
 
+@pytest.mark.parametrize(("height", "of_700", "of_1200"), [(22, "▇", "▅"), (60, "⣀", "⠉")])
 def test_peaks_and_scales_never_contradict_the_newest_value_and_are_those_of_the_lines(
-    monkeypatch: pytest.MonkeyPatch,
+    height: int, of_700: str, of_1200: str
 ) -> None:
-    tops: list[float] = []
-    draw = compare_page._graphs
-
-    def graphs(line: Any, source: Any, top: float, tall: int) -> list[list[str]]:
-        if line.field == "power_draw":
-            tops.append(top)
-        return draw(line, source, top, tall)
-
-    monkeypatch.setattr(compare_page, "_graphs", graphs)
     calm = msgspec.structs.replace(SLOW, power_draw=100.0)
     history, memo = seen(FAST, calm), Memo()
     for second, power in enumerate((100.0, 100.0, 1200.0, 100.0, 100.0, 100.0, 100.0)):
         newest = msgspec.structs.replace(calm, power_draw=power)
         history.add(snapshot(NOON + 310 + second, FAST, newest))
-        size = DEFAULT_WINDOW, 100, 60
+        size = DEFAULT_WINDOW, 100, height
         rows = compare_rows(memo, (FAST, newest), {}, history, history.latest, *size)
         lines = ["".join(text for text, _ in row) for row in rows]
         at = next(at for at, line in enumerate(lines) if " power  0–" in line)
         top = 1200 if second >= 2 else 700
         assert f"0–{top} W" in lines[at]
-        assert tops[-1] == top
+        line = re.search("[▁-█⠁-⣿]", "".join(lines[at + 1 :]))
+        assert line is not None
+        assert line[0] == (of_1200 if top == 1200 else of_700), "600 W of the first GPU"
         row = next(line for line in lines[at + 1 :] if line.split()[:1] == ["1"])
         assert row.split()[-1] == ("1200W" if second >= 2 else "100W")
 

@@ -15,7 +15,7 @@ from gpumon.recording.history import History
 from gpumon.recording.playback.replay import Playing
 from gpumon.text.cells import row_width
 from gpumon.text.charset import substitute
-from gpumon.ui.view import gpu_panels
+from gpumon.ui.view import chart_plot
 from gpumon.ui.view.chart_plot import curve_cells, plot, span_until
 from gpumon.ui.view.chart_series import PERCENT, UTIL, end_of_chart
 from gpumon.ui.view.dashboard_rows import Dashboard
@@ -25,11 +25,12 @@ from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.ui.view.test_dashboard_rows import demo
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from gpumon.config.keymap import ChartWindow
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, Snapshot
+    from gpumon.text.cells import Row
 
 pytestmark = pytest.mark.usefixtures("utc")
 
@@ -320,13 +321,18 @@ def test_a_chart_is_drawn_no_more_than_once_a_second(
     cards: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drawn: list[object] = []
-    draw: Any = gpu_panels._draw_plot
 
-    def counted(frame: Any, card: Gpu, shown: Any, *rest: Any) -> Any:
-        drawn.append((card.uuid, shown))
-        return draw(frame, card, shown, *rest)
+    def counted(draw: Callable[..., list[Row]]) -> Callable[..., list[Row]]:
+        def draw_counted(
+            shown: object, history: History, card: Gpu, *rest: Any, **more: Any
+        ) -> Any:
+            drawn.append((card.uuid, shown))
+            return draw(shown, history, card, *rest, **more)
 
-    monkeypatch.setattr(gpu_panels, "_draw_plot", counted)
+        return draw_counted
+
+    for draw in (chart_plot.series_rows, chart_plot.share_rows):
+        monkeypatch.setattr(chart_plot, draw.__name__, counted(draw))
     history = seen([of_index(BUSY, index) for index in range(cards)], seconds=100)
     dashboard = Dashboard(history)
     for window in (MINUTE, HALF_HOUR):

@@ -21,7 +21,7 @@ from gpumon.ui.view.dashboard_view import Timeline
 from tests.build import NOON
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from syrupy.assertion import SnapshotAssertion
 
@@ -129,19 +129,18 @@ def test_the_signs_on_the_bar_are_named_and_no_others() -> None:
     assert row.strip() == "± started and ended"
 
 
-def test_the_events_are_sorted_into_cells_once_for_both_rows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sort, sorted_for = timeline._event_bits, []
+def test_both_rows_read_the_events_once() -> None:
+    class CountedEvents(tuple[Event, ...]):
+        reads = 0
 
-    def counted(past: Timeline, cells: timeline._Cells) -> list[int]:
-        sorted_for.append(past)
-        return sort(past, cells)
+        def __iter__(self) -> Iterator[Event]:
+            CountedEvents.reads += 1
+            return super().__iter__()
 
-    monkeypatch.setattr(timeline, "_event_bits", counted)
-    past = Timeline(PLAYING, MARKS, live=True)
+    past = Timeline(PLAYING, CountedEvents(MARKS), live=True)
+    CountedEvents.reads = 0
     assert len(timeline.timeline_rows(past, PLAYING.position, 120, with_event=True)) == 2
-    assert sorted_for == [past]
+    assert CountedEvents.reads == 1
 
 
 def test_the_text_of_an_event_is_never_cut_beside_blank_cells() -> None:

@@ -17,7 +17,7 @@ def main(*arguments: str) -> int:
     from gpumon.cli import main as gpumon
     from gpumon.makers.demo import source
 
-    source._PAST_STEPS = tuple((before, _COARSER * step) for before, step in source._PAST_STEPS)
+    source.PAST_STEPS = tuple((before, _COARSER * step) for before, step in source.PAST_STEPS)
     return gpumon(["--demo", *arguments])
 
 

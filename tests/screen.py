@@ -11,6 +11,7 @@ import re
 import select
 import struct
 import subprocess
+import sys
 import termios
 import threading
 import time
@@ -318,6 +319,11 @@ class Screen:
         while self._held.is_set() and not self._is_idle() and time.monotonic() < deadline:
             time.sleep(_SOON)
         os.write(self._master, keys.encode())
+
+    def unread(self) -> int:
+        """How many bytes were typed that the program has not read."""
+        waiting = fcntl.ioctl(self._slave, termios.FIONREAD, b"\0" * 4)
+        return int.from_bytes(waiting, sys.byteorder)
 
     def _is_idle(self) -> bool:
         """Whether all output has been read, and every thread of the program waits for something."""

@@ -104,7 +104,7 @@ class TerminalReplies:
         now, at = time.monotonic(), self._reported_at
         return self._seconds < _FENCE_SECONDS or (at is not None and now - at < REPLY_SECONDS)
 
-    def _left(self) -> float:
+    def seconds_left(self) -> float:
         """Seconds for which an outstanding reply may still arrive; 0 if there is none."""
         if not self._sent or self._first_sent is None:
             return 0.0
@@ -118,7 +118,7 @@ class TerminalReplies:
 
         ready = poll()
         ready.register(descriptor, POLLIN)
-        while (left := self._left()) and ready.poll(1000 * left):
+        while (left := self.seconds_left()) and ready.poll(1000 * left):
             try:
                 data = os.read(descriptor, _MOST_BYTES)
             except OSError:

@@ -247,8 +247,8 @@ def test_a_long_reply_is_recognised_however_it_is_split(size: int) -> None:
     replies.expect(ATTRIBUTES, time.monotonic())
     data = f"j\x1b[Aj\x1b[?62{';22' * 60}cj"
     for at in range(0, len(data), size):
-        assert replies._left()
+        assert replies.seconds_left()
         replies.read(data[at : at + size])
         if "c" in data[: at + size]:
             break
-    assert not replies._left()
+    assert not replies.seconds_left()

@@ -6,13 +6,10 @@ pytest -n 0 tests/fuzz/test_terminal.py`` looks further.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import random
 import signal
-import struct
 import sys
-import termios
 from pathlib import Path
 
 import pytest
@@ -70,8 +67,7 @@ def disturb(screen: Screen, chance: random.Random) -> None:
 
 def all_taken(screen: Screen) -> bool:
     """Whether the program has read all that was typed, or has ended."""
-    waiting = fcntl.ioctl(screen._slave, termios.FIONREAD, b"\0" * 4)
-    return struct.unpack("i", waiting) == (0,) or screen.process.poll() is not None
+    return screen.unread() == 0 or screen.process.poll() is not None
 
 
 @pytest.mark.parametrize("seed", SEEDS)

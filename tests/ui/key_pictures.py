@@ -177,8 +177,8 @@ def _session(clock: ThreadedClock) -> Iterator[tuple[Session, Callable[[], None]
     with pytest.MonkeyPatch.context() as patch:
         from gpumon.makers.demo import source as demo
 
-        steps = tuple((before, 24 * step) for before, step in demo._PAST_STEPS)
-        patch.setattr(demo, "_PAST_STEPS", steps)
+        steps = tuple((before, 24 * step) for before, step in demo.PAST_STEPS)
+        patch.setattr(demo, "PAST_STEPS", steps)
         source = DemoSource(clock=clock)
         past = tuple(source.past())
     machine, history = GivenMachine(source, source.host()), History(conditions())

@@ -55,9 +55,9 @@ if TYPE_CHECKING:
 ADA = DemoMachine()
 """The simulated machine of ``gpumon --demo``."""
 
-# (from so many seconds before the start, seconds from one snapshot to the next): as fine as the
-# charts of that past look, and no finer, since all of it is made before the screen takes keys.
-_PAST_STEPS: tuple[tuple[float, float], ...] = ((PAST, 60.0), (1800.0, 15.0), (120.0, 1.0))
+PAST_STEPS: tuple[tuple[float, float], ...] = ((PAST, 60.0), (1800.0, 15.0), (120.0, 1.0))
+"""From so many seconds before the start, the seconds from one snapshot to the next: as fine as the
+charts of that past look, and no finer, since all of it is made before the screen takes keys."""
 
 
 _TOKENS_OF_REQUEST, _PROMPT_SHARE = 220.0, 3.1
@@ -150,8 +150,8 @@ class DemoBackend(GpuBackend):
 
         With it graphs are filled, and what is said of the past has been seen.
         """
-        ends = (*(before for before, _ in _PAST_STEPS[1:]), 0.0)
-        for (before, step), end in zip(_PAST_STEPS, ends, strict=True):
+        ends = (*(before for before, _ in PAST_STEPS[1:]), 0.0)
+        for (before, step), end in zip(PAST_STEPS, ends, strict=True):
             for number in range(round((before - end) / step)):
                 yield self._at(self._start - before + number * step)
 

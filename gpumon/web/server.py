@@ -33,7 +33,7 @@ _FILES = {
 _USUAL_SIZE = bounded_size(80, 24)
 _MOST_BYTES = 65536
 """The longest message of a browser; a paste is one message."""
-_HEARTBEAT = 15.0
+HEARTBEAT_SECONDS = 15.0
 """Seconds between two questions whether a browser is still there, which has half of it."""
 _CLOSE_SECONDS = 2.0
 _POLICY = "; ".join(
@@ -142,7 +142,7 @@ class WebServer:
         size = bounded_size(int(width), int(height)) if is_size else _USUAL_SIZE
         visitor = Visitor(self._command, size)
         websocket = web.WebSocketResponse(
-            timeout=_CLOSE_SECONDS, heartbeat=_HEARTBEAT, max_msg_size=_MOST_BYTES
+            timeout=_CLOSE_SECONDS, heartbeat=HEARTBEAT_SECONDS, max_msg_size=_MOST_BYTES
         )
         # Before anything is awaited: the place is taken.
         self._connections[visitor] = websocket

@@ -28,7 +28,7 @@ _CHUNK = 16384
 """Bytes that are read at a time, and the most that wait for a visitor here."""
 _INPUT_SECONDS = 10.0
 """How long a process may take no input before it is given up."""
-_END_SECONDS = 5.0
+END_SECONDS = 5.0
 """How long a process may take to end; gpumon itself takes two seconds at most."""
 _LEAST_SIZE = 1
 _MOST_COLUMNS = 1000
@@ -213,5 +213,5 @@ class Visitor:
                     # It may have no controlling terminal yet.
                     process.send_signal(number)
             with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(asyncio.shield(watching), _END_SECONDS)
+                await asyncio.wait_for(asyncio.shield(watching), END_SECONDS)
                 return

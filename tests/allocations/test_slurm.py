@@ -64,7 +64,7 @@ class Machine:
         (folder / "gres.conf").write_text("Name=gpu File=/dev/nvidia[0-3]\n")
         (folder / "spool").mkdir()
         self.slurm = SlurmAllocations(
-            self.clock, lambda: SlurmNode(str(folder / "slurm.conf")), self._ask
+            self.clock, lambda: SlurmNode(str(folder / "slurm.conf")), self.ask
         )
 
     def configure(self, line: str) -> None:
@@ -86,7 +86,7 @@ class Machine:
     def _step(self, number: str) -> Path:
         return self.folder / "spool" / f"n1_{number}.4294967291"
 
-    def _ask(self, arguments: Sequence[str], patience: float) -> Printed | None:
+    def ask(self, arguments: Sequence[str], patience: float) -> Printed | None:
         assert patience > 0
         self.asked.append(tuple(arguments))
         if self.is_down:
@@ -211,7 +211,7 @@ def test_one_lost_answer_does_not_end_a_job(machine: Machine) -> None:
 def test_where_the_jobs_here_cannot_be_read_the_node_is_asked(machine: Machine) -> None:
     spool = machine.folder / "spool"
     machine.slurm = SlurmAllocations(
-        machine.clock, lambda: Unreadable(str(machine.folder / "slurm.conf")), machine._ask
+        machine.clock, lambda: Unreadable(str(machine.folder / "slurm.conf")), machine.ask
     )
     machine.in_use = "gpu:h100:1(IDX:2)"
     assert machine.look() == (Allocation("slurm", devices=(FOUR.gpus[2].uuid,)),)

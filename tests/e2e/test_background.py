@@ -29,7 +29,7 @@ GPUMON = [sys.executable, "-m", "gpumon", "-n", "0.1"]
 PATIENT = (
     "import sys\n"
     "from gpumon.ui.terminal import background\n"
-    "background._WAIT_SECONDS = 60\n"
+    "background.WAIT_SECONDS = 60\n"
     "from gpumon.cli import main\n"
     "sys.exit(main([]))\n"
 )
@@ -47,15 +47,14 @@ class AskedTerminal(Screen):
     def __init__(self, *parts: tuple[float, bytes], **named: Any) -> None:
         self._parts = parts
         self._has_sent = False
-        super().__init__(named.pop("command", GPUMON), silent=True, **named)
+        super().__init__(named.pop("command", GPUMON), **named)
 
-    def _look(self) -> None:
+    def reply(self) -> None:
         if not self._has_sent and ASKED in self.output:
             self._has_sent = True
             for pause, data in self._parts:
                 time.sleep(pause)
                 self.send(data)
-        super()._look()
 
     def ground(self) -> str:
         """The background of the cells in the middle."""

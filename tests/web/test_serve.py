@@ -405,13 +405,13 @@ async def test_a_browser_that_reads_nothing_costs_no_memory() -> None:
 async def test_a_browser_whose_network_is_dead_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("gpumon.web.server._HEARTBEAT", 0.5)
+    monkeypatch.setattr("gpumon.web.server.HEARTBEAT_SECONDS", 0.5)
     async with silent_visitor("import time; time.sleep(1000)") as (process, _):
         await until(lambda: not process.is_running(), "end of the program")
 
 
 async def test_a_program_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpumon.web.visitor._END_SECONDS", 0.2)
+    monkeypatch.setattr("gpumon.web.visitor.END_SECONDS", 0.2)
     stubborn = (
         "import signal, time; signal.signal(signal.SIGHUP, signal.SIG_IGN);"
         "print('on', flush=True); time.sleep(1000)"

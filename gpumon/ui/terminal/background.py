@@ -23,7 +23,7 @@ QUERY = "\x1b]11;?\x1b\\\x1b[c"
 """OSC 11 (xterm's control sequences), then DA1: every terminal replies to that, and in order. So
 its reply is the end of the wait where the terminal does not know the first."""
 
-_WAIT_SECONDS = 0.1
+WAIT_SECONDS = 0.1
 """How long the first picture waits for the reply, from the query on."""
 _MOST_BYTES = 4096
 _KEY_SECONDS = 0.1
@@ -182,7 +182,7 @@ class BackgroundQuery:
 
         ready = poll()
         ready.register(0, POLLIN)
-        until = self.sent_at + _WAIT_SECONDS
+        until = self.sent_at + WAIT_SECONDS
         # A reply that is there counts even if the time is over.
         while self.reply.outstanding and ready.poll(1000 * max(0.0, until - time.monotonic())):
             data = os.read(0, _MOST_BYTES)

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 MIB = 2**20
 _PATIENCE = 5.0
 _hanging: WeakSet[threading.Thread] = WeakSet()

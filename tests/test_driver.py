@@ -740,6 +740,7 @@ def test_the_command_line_runs_a_program_on_a_simulated_machine() -> None:
     assert done.stdout.strip() == "3"
 
 
+@pytest.mark.slow
 def test_it_compiles_to_the_same_bytes_where_there_is_nothing_but_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

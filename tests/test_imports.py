@@ -92,12 +92,14 @@ def heavy_after(code: str, *arguments: str, env: Mapping[str, str] | None = None
     return set(HEAVY) & set(run(code + told, *arguments, env=env).split())
 
 
+@pytest.mark.slow
 def test_no_module_outside_the_screen_imports_textual() -> None:
     walked = run(_EVERY_MODULE).split()
     assert len(walked) >= 40
     assert {"gpumon.cli", "gpumon.cli.snapshot", "gpumon.makers.nvidia.source"} <= set(walked)
 
 
+@pytest.mark.slow
 def test_every_module_can_be_imported_on_a_system_that_is_no_unix() -> None:
     imported = run(_WITHOUT_UNIX).split()
     assert {"gpumon.kill.signals", "gpumon.ui.app", "gpumon.ui.terminal.terminal"} <= set(imported)

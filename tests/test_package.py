@@ -132,6 +132,7 @@ _REGISTRY = re.compile(
 )
 
 
+@pytest.mark.slow
 def test_no_file_names_a_package_registry() -> None:
     assert _REGISTRY.search("https://packages.example/api/" + "simple/"), "it finds one"
     skipped = re.compile(r"(^|/)(\.(?!ci|gitignore)[^/]*|__pycache__|build|dist|[^/]+\.egg-info)/")

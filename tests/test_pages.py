@@ -91,6 +91,7 @@ def test_the_readme_is_short() -> None:
     assert len(text_of(ROOT / "README.md").splitlines()) <= LONGEST_README
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_of_a_page_can_be_typed(page: Path) -> None:
     assert [line for line in commands_of(text_of(page)) if not can_be_read(line)] == []

@@ -33,6 +33,7 @@ DRAWN = "one-gpu-80x24"
 MOST_BYTES = 300_000
 
 
+@pytest.mark.slow
 def test_the_pictures_are_up_to_date(tmp_path: Path) -> None:
     made = subprocess.run(
         [sys.executable, "-m", "screenshots", str(tmp_path), "--png", DRAWN],

@@ -242,6 +242,7 @@ _values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from([*KEY_NAMES, "x"]), _values))
 def test_any_value_is_read_or_reported(values: dict[str, object]) -> None:
     places = dict.fromkeys(values, "config.toml, line 2")

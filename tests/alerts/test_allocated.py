@@ -25,6 +25,7 @@ def at(seen: Snapshot, *allocations: Allocation) -> Snapshot:
     return replace(seen, allocations=allocations)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("when", "expected"),
     [

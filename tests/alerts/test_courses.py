@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -62,6 +63,7 @@ def seconds_of(values: Sequence[bool | None], at: int, wanted: bool) -> float:
     return seconds
 
 
+@pytest.mark.slow
 @settings(max_examples=75, deadline=None)
 @example([("cool", 1), ("hot", 1), ("vanished", 1), ("hot", 5)], 30.0, 0.0)
 @given(courses, st.sampled_from([0.0, 30.0, 100.0]), st.sampled_from([0.0, 300.0]))
@@ -92,6 +94,7 @@ def test_each_transition_is_reported_once(
     assert reported == {}
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     courses,

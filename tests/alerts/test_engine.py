@@ -253,6 +253,7 @@ def serving(pid: int, load: ServerLoad | None, model: str | None = "Qwen2.5-14B"
     return replace(working(pid), place=Workload(server=server), load=load)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("when", "meets", "misses"),
     [
@@ -603,6 +604,7 @@ def test_of_two_programs_one_runs_the_commands(tmp_path: Path) -> None:
 # Bounds
 
 
+@pytest.mark.slow
 def test_memory_is_bounded_where_thousands_of_processes_come_and_go(tmp_path: Path) -> None:
     state = tmp_path / "state.json"
     machine = Machine(alert("user:me", ended=True), alert("ends user:me"), state=state)

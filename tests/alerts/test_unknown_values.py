@@ -303,6 +303,7 @@ class Followed:
         return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("course", COURSES, ids=lambda course: course.kind.value)
 def test_an_unknown_value_begins_and_ends_nothing(course: Course) -> None:
     known = Followed(course)

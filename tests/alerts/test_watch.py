@@ -36,6 +36,7 @@ def gpumon(
     )
 
 
+@pytest.mark.slow
 def test_three_alerts_reach_a_server_and_a_command_once_each_under_flapping_and_a_restart(
     tmp_path: Path,
 ) -> None:
@@ -139,6 +140,7 @@ def test_the_end_of_a_process_is_reported(tmp_path: Path) -> None:
             assert ": ended | " in watch.lines[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda number: number.name
 )

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gpumon.allocations.slurm_output import expand_hosts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("hosts", "expected"),
     [

@@ -151,6 +151,7 @@ def test_an_answer_that_takes_all_the_time_is_not_asked_for_again(
     assert len(slurm.asked) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [b"", b"[]", b'{"jobs":3}', MANY, b'{"jobs":[{"job_id":1}]}', WHOLE[:-9], b" " * TOO_LONG],

@@ -134,6 +134,7 @@ def test_a_kubelet_that_hangs_costs_2_seconds(kubelet: Kubelet) -> None:
         assert 1.9 < time.monotonic() - began < 3.5
 
 
+@pytest.mark.slow
 def test_answers_up_to_4_mib_are_taken(kubelet: Kubelet) -> None:
     kubelet.answer(b"x" * MOST_BYTES)
     assert call(str(kubelet.socket), METHOD, 20.0) == b"x" * MOST_BYTES
@@ -179,6 +180,7 @@ def forever(data: bytes, pause: float = 0.0) -> Callable[[socket.socket], None]:
     return serve
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "serve",
     [

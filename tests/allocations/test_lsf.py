@@ -209,6 +209,7 @@ def test_only_a_whole_answer_is_believed(answer: Printed, jobs: list[LsfJob] | N
     assert jobs_of(answer, HOST) == jobs
 
 
+@pytest.mark.slow
 def test_select_asks_the_program_and_stays_within_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

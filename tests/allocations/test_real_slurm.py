@@ -24,9 +24,10 @@ if TYPE_CHECKING:
 
     from tests.slurm import SlurmCluster
 
-pytestmark = pytest.mark.skipif(
-    bool(slurm.MISSING), reason=f"{', '.join(slurm.MISSING)} not installed"
-)
+pytestmark = [
+    pytest.mark.skipif(bool(slurm.MISSING), reason=f"{', '.join(slurm.MISSING)} not installed"),
+    pytest.mark.slow,
+]
 GPUMON = [sys.executable, "-m", "gpumon"]
 
 

@@ -55,6 +55,7 @@ def test_the_page_has_an_example_for_each_framework() -> None:
     assert {framework(one) for one in _EXAMPLES} == {None, *_FRAMEWORKS}
 
 
+@pytest.mark.slow
 def test_the_examples_run_one_after_another(
     program: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +73,7 @@ asyncio.run(serve())
     assert printed.count("This process was seen on no GPU.") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _FRAMEWORKS)
 def test_the_example_of_a_framework_runs(
     name: str, program: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

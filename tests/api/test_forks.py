@@ -61,6 +61,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_in_a_forked_child_they_do_nothing_and_new_ones_work(program: Callable[..., str]) -> None:
     # Python warns of every fork beside threads; it is what data loaders do.
@@ -68,6 +69,7 @@ def test_in_a_forked_child_they_do_nothing_and_new_ones_work(program: Callable[.
     assert program(code) == "done\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_workers_may_use_them(method: str, program: Callable[..., str]) -> None:
     code = (

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.skipif(HAS_CARD, reason="there is a card here")
 def test_without_a_card_it_measures_a_loop_on_the_cpu_and_says_so() -> None:

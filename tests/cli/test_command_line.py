@@ -573,6 +573,7 @@ def no_reader() -> Iterator[int]:
     os.close(writer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -600,6 +601,7 @@ def test_a_reader_who_has_gone_is_no_error(arguments: list[str], no_reader: int)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "status"),
     [
@@ -634,6 +636,7 @@ def test_a_reader_may_stop_after_the_first_line() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "where"),
     [

@@ -163,6 +163,7 @@ def values() -> Iterator[tuple[str, str, str]]:
                     yield name, action.option_strings[-1], f"{name} {option}"
 
 
+@pytest.mark.slow
 @needs("bash")
 def test_bash_offers_for_each_value_what_the_option_takes(folder: Path) -> None:
     asked = list(values())

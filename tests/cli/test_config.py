@@ -126,6 +126,7 @@ def test_what_holds_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
     assert origins["temperature"] == origins["theme"] == "default"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("asked", ["config show", "completion bash"])
 def test_a_full_disk_is_a_sentence_and_a_closed_pipe_nothing(asked: str) -> None:
     command = [*GPUMON, *asked.split()]

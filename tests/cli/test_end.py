@@ -205,6 +205,7 @@ def test_a_dry_run_says_what_is_not_permitted(machine: Machine) -> None:
         assert "TERM would reach 1 process of 2, which holds 10.0 GiB on GPU 1." in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @lives.needs("setpriv")
 def test_another_users_process_is_not_permitted(machine: Machine, family: Family) -> None:
@@ -325,6 +326,7 @@ def test_a_program_reads_who_it_was_and_what_became_of_them(machine: Machine) ->
     assert process.keys() == planned["processes"][0].keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -78,6 +78,7 @@ def test_only_the_chosen_gpus_are_told() -> None:
         assert set(scrape.labels("gpumon_gpu_state", "state")) == {"1", "2"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("listen", "number"),
     [
@@ -101,6 +102,7 @@ def test_a_signal_that_another_thread_receives_ends_it() -> None:
         assert exporter.process.wait(PATIENCE) == 0
 
 
+@pytest.mark.slow
 def test_it_ends_while_the_driver_hangs_and_while_it_is_missing() -> None:
     with Driver([h100()]) as driver:
         with exporting("-n", "0.1", env=driver.env()) as exporter:

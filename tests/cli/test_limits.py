@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 LIMIT = "0.3s"
 BOUND = 40.0
 """Seconds: a command that its limit does not bound takes longer, on a loaded machine too."""

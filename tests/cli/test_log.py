@@ -95,6 +95,7 @@ def test_a_directory_gets_a_log_with_a_name_of_its_own(tmp_path: Path, named: st
     assert not [path for path in tmp_path.rglob("*") if path.name in {".csv", "ro.csv"}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", ["run.txt", "run", "run.processes.csv", "./run.csv"])
 def test_the_cards_file_is_named_at_the_beginning_and_at_the_end(
     tmp_path: Path, named: str

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 GENERAL = {
     "--gpus": ["--gpus", "0"],
     "--user": ["--user", "ann"],

@@ -121,6 +121,7 @@ def test_mig_devices_are_chosen_where_they_are_asked_for(driver: Driver) -> None
     assert select(driver, "--mig").stderr == ""
 
 
+@pytest.mark.slow
 def test_an_allocation_is_respected(driver: Driver) -> None:
     uuids = [card.uuid for card in driver.cards]
     chosen = {"CUDA_VISIBLE_DEVICES": f"{uuids[0]},{uuids[2]}"}
@@ -155,6 +156,7 @@ def test_what_is_reserved_is_not_chosen(driver: Driver, locks: str) -> None:
         job.wait(PATIENCE)
 
 
+@pytest.mark.slow
 def test_cards_are_watched_or_a_log_tells_how_they_were(driver: Driver, tmp_path: Path) -> None:
     path = tmp_path / "run.csv"
     with logging(path, "-n", "0.1", env=driver.env()) as log:
@@ -169,6 +171,7 @@ def test_cards_are_watched_or_a_log_tells_how_they_were(driver: Driver, tmp_path
     assert "none.csv" in none.stderr
 
 
+@pytest.mark.slow
 def test_a_history_that_goes_on_says_how_the_gpus_were(driver: Driver, tmp_path: Path) -> None:
     config = tmp_path / "config/gpumon/config.toml"
     config.parent.mkdir(parents=True)
@@ -255,6 +258,7 @@ def state_on_screen(driver: Driver, index: int) -> str:
     return "" if found is None else found[0]
 
 
+@pytest.mark.slow
 @NEEDS_ALL_PIDS
 @pytest.mark.parametrize(
     ("used", "busy", "state", "reason"),

@@ -548,6 +548,7 @@ def test_a_snapshot_calls_no_card_well_whose_memory_has_no_owner() -> None:
     assert re.match(r" 7 H100 .*▚ 31G unattributed, orphan of ann  ", lines[7])
 
 
+@pytest.mark.slow
 def test_gpus_narrows_every_format_and_keeps_the_hidden(machine: Machine) -> None:
     card, env = machine.driver.cards[0], machine.driver.env()
     printed = {

@@ -313,6 +313,7 @@ def test_a_stopped_reader_loses_samples_and_then_gets_the_newest() -> None:
         assert after.sequence == sample.sequence + 1
 
 
+@pytest.mark.slow
 def test_events_in_samples_that_were_left_out_are_told_later() -> None:
     with (
         Driver([h100()] * 16) as driver,

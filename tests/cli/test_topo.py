@@ -47,6 +47,7 @@ def matrix(text: str) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("models", "first"),
     [

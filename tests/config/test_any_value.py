@@ -235,12 +235,14 @@ def check_written(value: object) -> None:
 CHECKS = [check_every_key, check_theme, check_written]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS)
 def test_what_failed_once_is_valid_or_a_sentence(check: Callable[[object], None]) -> None:
     for value in FAILED_ONCE:
         check(value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS)
 @settings(max_examples=20, deadline=None, phases=[Phase.generate])
 @given(VALUES)

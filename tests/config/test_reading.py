@@ -414,6 +414,7 @@ def test_a_field_that_declares_too_little_is_refused_at_once(struct: type[msgspe
         list(settings_of(struct()))
 
 
+@pytest.mark.slow
 def test_every_setting_is_used_outside_the_configuration() -> None:
     """As ``settings.NAME``, or ``TABLE.NAME``: a setting that is only read has no effect."""
     package = Path(gpumon.__file__).parent

@@ -58,6 +58,7 @@ def bells(screen: Screen) -> int:
     return plain.count(b"\x07")
 
 
+@pytest.mark.slow
 @NEEDS_ALL_PIDS
 def test_the_end_of_a_process_is_reported_with_how_long_it_ran_and_its_memory(
     driver: Driver,
@@ -131,6 +132,7 @@ def test_the_same_key_again_cancels_and_the_page_of_a_process_has_it_too(driver:
             screen.wait_for("There are no notifications")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "lines"), [(200, 50), (60, 15)])
 def test_an_alert_of_the_configuration_is_reported_once_however_it_flaps(
     driver: Driver, tmp_path: Path, columns: int, lines: int
@@ -175,6 +177,7 @@ def test_alerts_go_on_while_the_past_is_shown_and_a_past_moment_gives_none(
         screen.wait_for(r"GPU 0: hot[\s\S]*hot → this page only")
 
 
+@pytest.mark.slow
 def test_the_page_of_alerts_lists_what_is_watched(tmp_path: Path) -> None:
     with screen_with(tmp_path, '[[alerts]]\nname = "broken"\nwhen = "lost"\n') as screen:
         screen.wait_for(READY)
@@ -202,6 +205,7 @@ def test_the_page_of_alerts_lists_what_is_watched(tmp_path: Path) -> None:
         assert ", until it is free" not in screen.text()
 
 
+@pytest.mark.slow
 def test_the_demo_notifies_in_the_terminal_and_runs_nothing(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     config = f"""
@@ -243,6 +247,7 @@ def test_a_page_of_alerts_in_a_fleet_says_where_they_are_checked() -> None:
         screen.wait_for(r"There are no notifications[\s\S]*run gpumon watch there")
 
 
+@pytest.mark.slow
 def test_a_command_gets_the_notice_and_a_failing_one_is_reported_once(
     driver: Driver, tmp_path: Path
 ) -> None:
@@ -269,6 +274,7 @@ do = [{{ command = ["sh", "-c", "cat > '{got}'"] }}, {{ command = ["false"] }}]
     assert json.loads(got.read_text())["gpu_index"] == 0
 
 
+@pytest.mark.slow
 def test_of_two_dashboards_one_runs_the_commands_and_both_list(
     driver: Driver, tmp_path: Path
 ) -> None:

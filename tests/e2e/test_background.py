@@ -83,6 +83,7 @@ def quit_and_check(screen: Screen) -> None:
     assert b"62;22" not in screen.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parts", "theme"),
     [
@@ -128,6 +129,7 @@ def test_a_terminal_that_never_replies_is_not_waited_for(machine: dict[str, str]
         quit_and_check(screen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [1, 2, 40])
 def test_what_is_typed_meanwhile_is_not_lost(parts: int, machine: dict[str, str]) -> None:
     data = b"/h\xc3" + WHITE + b"\xa41\r" + ATTRIBUTES + b"?"

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from textual.pilot import Pilot
 
+pytestmark = pytest.mark.slow
+
 GPUMON = [sys.executable, "-m", "gpumon"]
 BRACKETS = ["[a=", "[/]", "[red]", "[link=x]y[/link]", r"\[", "$x", "[$x]", "[@click=app.quit]q"]
 ALL = " ".join(BRACKETS)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from tests.e2e.test_terminal import GPUMON
 from tests.screen import Screen
 
 
+@pytest.mark.slow
 def test_one_window_for_all_screens_is_chosen_by_the_same_keys() -> None:
     with Screen([*GPUMON, "--demo"], dict(os.environ), 200, 50) as screen:
         screen.wait_until_live()

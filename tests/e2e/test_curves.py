@@ -6,6 +6,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from gpumon.config.ui_state import NAME, UiState, load
 from tests.demo import COARSE_DEMO
 from tests.e2e.test_past import await_past
@@ -73,6 +75,7 @@ def has_times(row: str) -> bool:
     return row.count(":") >= 2 and set(row) <= set("0123456789: ")
 
 
+@pytest.mark.slow
 def test_in_the_past_the_charts_end_at_that_moment(tmp_path: Path) -> None:
     with Screen(DEMO, {**os.environ, "XDG_STATE_HOME": str(tmp_path)}) as screen:
         screen.wait_for(r"GPU-MEM▼[\s\S]*\n q quit")

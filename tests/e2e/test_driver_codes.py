@@ -16,6 +16,8 @@ from functools import partial
 from itertools import cycle
 from typing import TYPE_CHECKING
 
+import pytest
+
 from gpumon.makers.nvidia.queries import PASSES, REACTIONS, Reaction
 from tests.driver import GIB, Driver, Mig, Owner, h100, h100_mig
 from tests.screen import Screen
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from tests.driver import Card, Faults, Model
+
+pytestmark = pytest.mark.slow
 
 ALL = "EVERY_CODE" in os.environ
 CODES = (*range(1, 31), 999, 4711)

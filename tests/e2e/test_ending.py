@@ -8,6 +8,8 @@ import sys
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests import lives
 from tests.driver import GIB, Driver, Owner, buried, h100, owners
 from tests.screen import PATIENCE, Screen
@@ -89,6 +91,7 @@ def test_a_runaway_is_found_and_ended_and_its_memory_is_back(tmp_path: Path) -> 
         assert (tmp_path / "state/gpumon/signals.jsonl").stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.slow
 def test_memory_of_an_ended_process_that_the_driver_still_lists_did_not_come_back(
     tmp_path: Path,
 ) -> None:
@@ -136,6 +139,7 @@ def test_what_the_dialog_names_is_ended_though_the_list_moved_under_it(tmp_path:
         assert started[0].poll() is None
 
 
+@pytest.mark.slow
 def test_what_ignores_term_is_offered_kill(tmp_path: Path) -> None:
     with machine(tmp_path, [RUNAWAY], stubborn=True, children=3) as (screen, started, _):
         screen.type(DOWN)
@@ -168,6 +172,7 @@ def test_readonly_leads_to_no_signal(tmp_path: Path) -> None:
         assert "End the process" not in screen.text()
 
 
+@pytest.mark.slow
 def test_a_tagged_pair_is_ended_together(tmp_path: Path) -> None:
     with machine(tmp_path, [RUNAWAY, TRAINING, RUNAWAY]) as (screen, started, _):
         screen.type("/runaway\ra")
@@ -194,6 +199,7 @@ def point_at(screen: Screen, pid: int) -> None:
     screen.wait_for(rf"▸.* {pid} ")
 
 
+@pytest.mark.slow
 def test_the_tree_shows_the_children_their_tags_go_with_it_and_users_narrow(
     tmp_path: Path,
 ) -> None:
@@ -226,6 +232,7 @@ def test_the_tree_shows_the_children_their_tags_go_with_it_and_users_narrow(
         screen.wait_for(rf"{started[0].pid}")
 
 
+@pytest.mark.slow
 def test_the_key_of_a_dialog_confirms_nothing_and_under_it_no_others_are_told(
     tmp_path: Path,
 ) -> None:
@@ -268,6 +275,7 @@ def test_the_key_of_a_dialog_confirms_nothing_and_under_it_no_others_are_told(
 TORCHRUN = ["python", "/usr/local/bin/torchrun", "--nproc-per-node", "2", "train.py"]
 
 
+@pytest.mark.slow
 def test_a_job_is_ended_as_one_with_its_launcher_and_its_memory_is_back(tmp_path: Path) -> None:
     with machine(tmp_path, [TORCHRUN, RUNAWAY], children=3) as (screen, started, driver):
         launcher, runaway = (process.pid for process in started)
@@ -296,6 +304,7 @@ def test_a_job_is_ended_as_one_with_its_launcher_and_its_memory_is_back(tmp_path
         assert {json.loads(line)["pid"] for line in log} == {launcher, *workers}
 
 
+@pytest.mark.slow
 def test_the_smallest_terminal_names_a_process_before_it_confirms(tmp_path: Path) -> None:
     with machine(tmp_path, [RUNAWAY], children=3, columns=60, lines=15) as (
         screen,

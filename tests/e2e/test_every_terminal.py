@@ -8,6 +8,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
@@ -72,6 +74,7 @@ def codes(output: bytes) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_a_locale_without_utf_8_is_sent_ascii_alone_and_a_terminal_without_colours_none() -> None:
     output = seen({"LC_ALL": "C"}, "vt100")
     assert output.isascii()
@@ -96,6 +99,7 @@ def test_ascii_may_be_asked_for() -> None:
             assert screen.output.isascii()
 
 
+@pytest.mark.slow
 def test_in_ascii_signs_among_words_are_spelled_out_and_columns_stay_in_line() -> None:
     plain, fancy = (
         subprocess.run(
@@ -161,6 +165,7 @@ def test_a_byte_that_is_no_letter_ends_nothing() -> None:
         screen.wait_for(r"t\[tree\]")
 
 
+@pytest.mark.slow
 def test_the_linux_console_is_sent_what_its_font_has_in_sixteen_colours() -> None:
     output = seen({"LC_ALL": "C.UTF-8"}, "linux")
     shown = {character for character in output.decode() if not character.isascii()}
@@ -175,6 +180,7 @@ SIXTEEN = {str(code) for start in (30, 40, 90, 100) for code in range(start, sta
 }
 
 
+@pytest.mark.slow
 def test_a_terminal_of_sixteen_colours_is_sent_no_others() -> None:
     sent = codes(seen({"LC_ALL": "C.UTF-8"}, "xterm"))
     assert sent <= SIXTEEN
@@ -182,6 +188,7 @@ def test_a_terminal_of_sixteen_colours_is_sent_no_others() -> None:
     assert {"91", "92", "93"} <= sent
 
 
+@pytest.mark.slow
 def test_a_terminal_of_256_colours_is_sent_no_others() -> None:
     sent = codes(seen({"LC_ALL": "C.UTF-8"}, "screen-256color"))
     assert {"38;5", "48;5"} <= sent
@@ -189,6 +196,7 @@ def test_a_terminal_of_256_colours_is_sent_no_others() -> None:
     assert not {code for code in sent if code.isdigit() and 30 <= int(code) <= 107}
 
 
+@pytest.mark.slow
 def test_no_color_is_respected_and_states_still_differ() -> None:
     output = seen({"LC_ALL": "C.UTF-8", "NO_COLOR": "1"})
     assert_no_colours(output)

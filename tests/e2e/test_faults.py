@@ -74,6 +74,7 @@ def test_all_cards_lost_at_once_are_all_told_and_may_come_back(driver: Driver) -
         is_alive(screen, driver.cards[1], 1, 77)
 
 
+@pytest.mark.slow
 def test_what_a_card_refuses_for_a_moment_is_back_by_itself(driver: Driver) -> None:
     refusing = driver.cards[0]
     refusing.memory_used = 30 * GIB
@@ -106,6 +107,7 @@ ASKED_AT_FIRST = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", ASKED_AT_FIRST)
 def test_a_card_that_hangs_from_the_start_leaves_the_others_usable(
     driver: Driver, function: str | None
@@ -141,6 +143,7 @@ def test_cards_that_hang_from_the_start_one_and_all_leave_the_screen_alive(drive
         is_alive(screen, driver.cards[0], 0, 77)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("function", [ASKED_AT_FIRST[0], *ASKED_AT_FIRST[-2:]])
 def test_commands_use_the_cards_beside_one_that_hangs(driver: Driver, function: str | None) -> None:
     driver.cards[0].hang(function)
@@ -185,6 +188,7 @@ def test_a_driver_that_is_replaced_meanwhile_says_what_helps(driver: Driver) -> 
         is_alive(screen, driver.cards[1], 1, 77)
 
 
+@pytest.mark.slow
 def test_five_thousand_processes_a_second_leave_the_screen_alive(driver: Driver) -> None:
     over = threading.Event()
 
@@ -241,6 +245,7 @@ def test_without_a_free_descriptor_the_screen_lives_on(driver: Driver) -> None:
         assert left_clean(screen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampling", "starved_ending"), [(False, False), (True, False), (False, True)]
 )
@@ -301,6 +306,7 @@ def said_by(screen: Screen) -> str:
     return " ".join(screen.text().split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "arguments"),
     [*((files, "") for files in (5, 6, 7, 8, 9, 10, 12)), (5, "--demo"), (8, "--demo")],
@@ -315,6 +321,7 @@ def test_where_few_files_can_be_opened_the_dashboard_says_so(
         assert left_clean(screen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["snapshot", "select", "wait --timeout 1", "log --for 0.1s"])
 @pytest.mark.parametrize("files", [5, 6])
 def test_where_few_files_can_be_opened_no_command_ends_with_a_traceback(
@@ -346,6 +353,7 @@ def test_where_no_thread_can_be_started_the_dashboard_says_so(
         assert left_clean(screen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -430,6 +438,7 @@ sys.exit(main(["-n", "0.1"]))
 """
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_set_is_followed(driver: Driver, tmp_path: Path) -> None:
     shift = tmp_path / "shift"
     command = [sys.executable, "-c", CLOCK, str(shift)]
@@ -470,6 +479,7 @@ def threads_of(pid: int) -> int:
     return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
 
 
+@pytest.mark.slow
 def test_after_a_stop_that_nobody_announced_it_goes_on_and_can_be_left() -> None:
     with Screen(COARSE_DEMO, fresh=True) as screen:
         screen.wait_for(READY)

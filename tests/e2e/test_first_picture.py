@@ -67,6 +67,7 @@ def without_textual(happens: str) -> Screen:
     return Screen([sys.executable, "-c", WITHOUT_TEXTUAL.format(happens=happens)])
 
 
+@pytest.mark.slow
 def test_once_the_screen_is_full_it_never_is_less() -> None:
     with Line(GPUMON, dict(os.environ)) as line:
         while b"\x1b[?2026$p" not in b"".join(one.data for one in line.output):
@@ -98,6 +99,7 @@ def test_it_does_not_wait_for_the_past_of_the_demo() -> None:
         screen.wait_for(r"\n q quit")
 
 
+@pytest.mark.slow
 def test_the_demo_has_its_past_once_textual_draws() -> None:
     with Screen(GPUMON) as screen:
         screen.wait_for(r"idle 3h1\dm  bo")
@@ -261,6 +263,7 @@ def test_garbage_is_collected_once_the_screen_stands_and_never_by_then(tmp_path:
     assert told.read_text().split() == ["False", "True"]
 
 
+@pytest.mark.slow
 def test_a_line_that_is_behind_at_the_hand_over_shows_no_blank_screen() -> None:
     behind = (
         "from gpumon.ui.terminal.renderer import TerminalRenderer\n"

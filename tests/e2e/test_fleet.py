@@ -71,6 +71,7 @@ def test_users_their_processes_and_the_host_of_one() -> None:
         assert screen.wait_end() == 0
 
 
+@pytest.mark.slow
 def test_the_hosts_of_a_job_show_its_gpus_only_in_every_list_and_on_an_open_host() -> None:
     with Screen([*COARSE_DEMO, "--hosts", "slurm:88123"], columns=120) as screen:
         screen.wait_for(r"DEMO  slurm 88123  hosts 4  free 0 of 4 GPUs [\s\S]*── 4 hosts")
@@ -87,6 +88,7 @@ def test_the_hosts_of_a_job_show_its_gpus_only_in_every_list_and_on_an_open_host
         assert screen.wait_end() == 0
 
 
+@pytest.mark.slow
 def test_filters_and_orders_show_what_is_asked_for() -> None:
     with Screen(FLEET) as screen:
         screen.wait_for(ALL)
@@ -131,6 +133,7 @@ def test_clicks_choose_open_and_sort() -> None:
         assert screen.wait_end() == 0
 
 
+@pytest.mark.slow
 def test_it_fits_every_size_and_follows_a_resize() -> None:
     hosts = [*COARSE_DEMO, "--hosts", "node-[001-100]"]
     with Screen(hosts, columns=30, lines=8) as screen:

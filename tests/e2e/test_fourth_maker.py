@@ -72,6 +72,7 @@ def test_it_is_exported_and_chosen_like_any_other(acme: Acme) -> None:
     assert 'UUID="GPU-ACE1",device="acme1"' in acme.printed("snapshot", "--format", "prometheus")
 
 
+@pytest.mark.slow
 def test_a_job_gets_its_gpus_by_its_variable(acme: Acme) -> None:
     assert acme.printed("select", "--free", "10G") == "GPU-ACE1\n"
     for form in ("env", "index"):
@@ -85,6 +86,7 @@ def test_a_job_gets_its_gpus_by_its_variable(acme: Acme) -> None:
     assert "ACME_VISIBLE_DEVICES leaves it out" in refused
 
 
+@pytest.mark.slow
 def test_its_driver_is_a_backend_that_can_be_chosen(acme: Acme) -> None:
     told = json.loads(acme.printed("snapshot", "--backend", "acme", "--format", "json"))
     assert len(told["gpus"]) == 2
@@ -105,6 +107,7 @@ def test_doctor_and_the_versions_have_its_driver(acme: Acme) -> None:
     assert "libnvidia-ml" not in json.dumps(checks), "its GPUs are no reason for another driver"
 
 
+@pytest.mark.slow
 def test_it_is_logged_reported_and_played(acme: Acme, tmp_path: Path) -> None:
     log = str(tmp_path / "acme.csv")
     acme.printed("log", log, "-n", "0.1", "--for", "1.5s")
@@ -117,6 +120,7 @@ def test_it_is_logged_reported_and_played(acme: Acme, tmp_path: Path) -> None:
         assert screen.wait_end() == 0
 
 
+@pytest.mark.slow
 def test_the_screen_shows_its_gpus_in_its_words(acme: Acme) -> None:
     with Screen([*GPUMON, "-n", "0.2"], acme.env, 120, 100) as screen:
         screen.wait_for("clocks engine 1000")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.demo import COARSE_DEMO
 from tests.e2e.test_terminal import READY
 from tests.screen import Screen
@@ -16,6 +18,7 @@ def line_of(screen: Screen, word: str) -> int:
     return next(y for y, row in enumerate(rows) if y > heading and word in row)
 
 
+@pytest.mark.slow
 def test_the_cursor_on_a_gpu_brings_its_processes_up_and_one_key_leaves_them_alone() -> None:
     with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)

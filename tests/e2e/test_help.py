@@ -8,6 +8,8 @@ from tests.demo import COARSE_DEMO
 from tests.e2e.test_palette import FOUND
 from tests.screen import Screen
 
+pytestmark = pytest.mark.slow
+
 READY = r"\n q quit"
 SEARCH = "type to search"
 KEYS = {

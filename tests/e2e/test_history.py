@@ -133,6 +133,7 @@ def test_without_one_the_dashboard_says_how_to_keep_it(driver: Driver, tmp_path:
         screen.wait_for(r"No history of this machine is kept: see gpumon log --local")
 
 
+@pytest.mark.slow
 def test_what_a_killed_log_wrote_is_shown(driver: Driver, tmp_path: Path) -> None:
     env = environment(driver, tmp_path)
     folder = tmp_path / "history"

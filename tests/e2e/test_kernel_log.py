@@ -46,6 +46,7 @@ def kernel_log(tmp_path: Path) -> KernelLog:
     return KernelLog(log, [*room, "sh", "-c", MOUNTED, str(log)])
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @needs("unshare")
 @pytest.mark.skipif(not os.path.exists("/dev/kmsg"), reason="there is no kernel log here")  # noqa: PTH110 - no Path at run time

@@ -54,6 +54,7 @@ def test_vim_scrolls_the_help_page_and_a_slash_begins_a_search() -> None:
         screen.wait_for(READY)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("vim")
 def test_vim_moves_on_the_dashboard_and_in_the_dialog_and_ends_with_shift() -> None:
     with Screen(COARSE_DEMO, lines=40) as screen:

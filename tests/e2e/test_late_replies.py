@@ -20,6 +20,8 @@ from tests.screen import PATIENCE, Screen
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+pytestmark = pytest.mark.slow
+
 GPUMON = [sys.executable, "-m", "gpumon"]
 READY = r"\n q quit"
 FOLLOWED = """

@@ -161,6 +161,7 @@ def test_a_lost_card_is_one_card(driver: Driver) -> None:
         wait_for_line(screen, 7, "99%")
 
 
+@pytest.mark.slow
 @NEEDS_ALL_PIDS
 def test_a_hung_card_turns_the_clock_and_the_keys_stay_alive(driver: Driver) -> None:
     with screen_of(driver) as screen:
@@ -274,6 +275,7 @@ def test_mig_instances_are_nested_and_a_parents_utilisation_is_unknown() -> None
         assert "%" not in gpu_line(screen, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "without",
     [

@@ -354,6 +354,7 @@ def test_samples_lost_to_the_end_are_a_failure(driver: Driver, tmp_path: Path) -
 # Where it runs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", ["2>&-", "1>&-", "0<&- 1>&- 2>&-"])
 def test_it_needs_no_standard_streams_and_gives_their_numbers_to_no_file(
     driver: Driver, tmp_path: Path, closed: str
@@ -407,6 +408,7 @@ def test_a_place_that_cannot_be_written_is_told(driver: Driver, tmp_path: Path) 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["x" * 300, "x" * 245 + ".csv", "x/" * 2300 + ".csv"],
@@ -481,6 +483,7 @@ def test_the_line_is_rewritten_at_most_twice_a_second(driver: Driver, tmp_path: 
         assert controls <= {b"\x1b[K"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 40, 12, 1])
 def test_the_line_never_wraps(driver: Driver, tmp_path: Path, columns: int) -> None:
     command = [*LOG, str(tmp_path / "run.csv"), "-n", "0.1"]

@@ -123,6 +123,7 @@ def test_a_job_on_an_amd_gpu_is_ended_and_its_memory_comes_back(amd: Machine) ->
         assert screen.wait_end() == 0
 
 
+@pytest.mark.slow
 def test_a_free_amd_gpu_is_selected_and_a_job_sees_it_alone(amd: Machine) -> None:
     amd.job.kill()
     amd.bury()
@@ -146,6 +147,7 @@ def test_a_free_amd_gpu_is_selected_and_a_job_sees_it_alone(amd: Machine) -> Non
     assert amd.printed("run", "--", sys.executable, "-c", inside) == f"{UUID} 0\n"
 
 
+@pytest.mark.slow
 def test_a_log_of_an_amd_gpu_is_reported_and_played(amd: Machine, tmp_path: Path) -> None:
     log = str(tmp_path / "amd.csv")
     amd.printed("log", log, "-n", "0.1", "--for", "1.5s")
@@ -164,6 +166,7 @@ def test_prometheus_gets_its_values_with_its_own_device(amd: Machine) -> None:
     assert used.endswith(f" {8 * 1024 + 256}.0")
 
 
+@pytest.mark.slow
 def test_a_machine_with_gpus_of_three_makers_shows_all_and_a_cuda_job_gets_nvidias(
     tmp_path: Path,
 ) -> None:

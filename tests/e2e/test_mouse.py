@@ -21,6 +21,7 @@ def click_word(screen: Screen, word: str) -> None:
     screen.click(screen.rows()[-1].index(word) + 1, screen.lines - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("term", ["tmux-256color", "screen-256color", "rxvt"])
 def test_clicks_are_taken_from_every_terminal(term: str) -> None:
     with Screen(COARSE_DEMO, columns=120, term=term) as screen:
@@ -31,6 +32,7 @@ def test_clicks_are_taken_from_every_terminal(term: str) -> None:
         screen.wait_for(r"1 tagged")
 
 
+@pytest.mark.slow
 def test_a_click_on_a_word_of_the_footer_does_what_its_key_does() -> None:
     with Screen(COARSE_DEMO, columns=120) as screen:
         screen.wait_for(READY)

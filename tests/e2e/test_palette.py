@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.demo import COARSE_DEMO
 from tests.screen import Screen
+
+pytestmark = pytest.mark.slow
 
 
 def test_what_a_page_can_do_is_found_by_its_name_there_and_what_is_typed_is_bounded() -> None:

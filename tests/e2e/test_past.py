@@ -81,6 +81,7 @@ def table_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_the_screen_as_it_was_and_back_to_now() -> None:
     with machine() as (driver, started), screen_of(driver) as screen:
         screen.wait_for(busy(11, 11))
@@ -112,6 +113,7 @@ def test_the_screen_as_it_was_and_back_to_now() -> None:
         screen.wait_gone("REWIND")
 
 
+@pytest.mark.slow
 def test_home_and_end_are_the_ends_of_what_was_seen_and_a_click_on_the_bar_goes_there(
     tmp_path: Path,
 ) -> None:
@@ -155,6 +157,7 @@ def test_home_and_end_are_the_ends_of_what_was_seen_and_a_click_on_the_bar_goes_
         assert screen.wait_end() == 0
 
 
+@pytest.mark.slow
 @NEEDS_ALL_PIDS
 @pytest.mark.parametrize("end", ["q", signal.SIGTERM, signal.SIGKILL])
 def test_a_replay_shows_what_the_screen_showed_then(
@@ -191,6 +194,7 @@ def test_a_replay_shows_what_the_screen_showed_then(
         assert clock_of(screen) == clock
 
 
+@pytest.mark.slow
 def test_a_log_may_have_a_length_of_time(tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(Path.cwd())}
     with Screen([*GPUMON, "--demo"], env, columns=120, cwd=tmp_path) as screen:
@@ -207,6 +211,7 @@ def test_a_log_may_have_a_length_of_time(tmp_path: Path) -> None:
         assert screen.text().count("gpumon replay") == 1
 
 
+@pytest.mark.slow
 def test_a_log_of_the_demo_is_named_after_the_demos_machine(tmp_path: Path) -> None:
     checkout = {**os.environ, "PYTHONPATH": str(Path.cwd())}
     with Screen([*GPUMON, "--demo"], checkout, cwd=tmp_path) as screen:
@@ -268,6 +273,7 @@ def test_what_is_no_log_is_told_in_a_sentence(
         assert "Traceback" not in screen.text()
 
 
+@pytest.mark.slow
 def test_a_replay_says_how_many_lines_are_damaged_as_a_report_does(tmp_path: Path) -> None:
     taken = (
         (snapshot(NOON + second, gpu(index=0), processes=(process(),)), float(second))
@@ -301,6 +307,7 @@ def await_past(screen: Screen) -> None:
     screen.wait_gone("REWIND")
 
 
+@pytest.mark.slow
 def test_a_log_that_cannot_grow_says_why_and_the_screen_goes_on(tmp_path: Path) -> None:
     with machine() as (driver, _):
         limited = f'ulimit -f 32; exec {sys.executable} -m gpumon -n 0.1 --log "{tmp_path}/run.csv"'
@@ -313,6 +320,7 @@ def test_a_log_that_cannot_grow_says_why_and_the_screen_goes_on(tmp_path: Path) 
             screen.wait_for(r"logged \d+ samples? in \d+s, \d+ samples? lost")
 
 
+@pytest.mark.slow
 def test_going_on_past_the_newest_sample_playing_and_the_end_go_back_to_now() -> None:
     with machine() as (driver, _), screen_of(driver) as screen:
         screen.wait_for(busy(11))
@@ -350,6 +358,7 @@ def test_going_on_past_the_newest_sample_playing_and_the_end_go_back_to_now() ->
         screen.wait_for("PAUSED")
 
 
+@pytest.mark.slow
 def test_what_was_said_of_one_moment_is_not_said_of_another() -> None:
     with machine() as (driver, started), screen_of(driver) as screen:
         screen.wait_for(str(started[0].pid))
@@ -381,6 +390,7 @@ def test_what_happened_just_now_is_the_event_before_now() -> None:
         screen.wait_for("no event is known before this moment")
 
 
+@pytest.mark.slow
 def test_a_step_back_changes_nothing_of_what_is_known_and_is_shown_at_once() -> None:
     with Screen([*GPUMON, "--demo"], dict(os.environ), 120, 30) as screen:
         screen.wait_for(r"idle 3h1\dm  bo(.|\n)*stuck\? 100%(.|\n)*LOST(.|\n)*processes")
@@ -406,6 +416,7 @@ def test_a_step_back_changes_nothing_of_what_is_known_and_is_shown_at_once() -> 
         assert screen.wait_end() == 0
 
 
+@pytest.mark.slow
 def test_a_held_picture_stays_what_it_is_however_often_it_is_drawn() -> None:
     with machine() as (driver, _), screen_of(driver) as screen:
         screen.wait_for(busy(11, 11))

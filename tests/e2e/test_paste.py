@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
@@ -14,6 +16,7 @@ def pasted(text: str) -> str:
     return f"\x1b[200~{text}\x1b[201~"
 
 
+@pytest.mark.slow
 def test_pasted_text_has_the_effect_of_typing_it() -> None:
     with Screen(COARSE_DEMO, columns=120) as screen:
         screen.wait_for(READY)

@@ -101,6 +101,7 @@ def wait_for_file(path: Path) -> str:
 # Nobody meets anybody
 
 
+@pytest.mark.slow
 def test_ten_at_once_share_no_card_and_all_have_their_turn(locks: Path, tmp_path: Path) -> None:
     diary = tmp_path / "diary"
     job = "; sleep 0.3; ".join(
@@ -124,6 +125,7 @@ def test_ten_at_once_share_no_card_and_all_have_their_turn(locks: Path, tmp_path
     assert not [path for path in locks.iterdir() if path.name.startswith("waiting")]
 
 
+@pytest.mark.slow
 def test_those_who_wait_are_served_in_the_order_of_coming(
     driver: Driver, locks: Path, tmp_path: Path
 ) -> None:
@@ -146,6 +148,7 @@ def test_those_who_wait_are_served_in_the_order_of_coming(
     assert diary.read_text().split() == ["0", "1", "2"]
 
 
+@pytest.mark.slow
 def test_a_card_stays_reserved_while_its_job_has_not_begun_to_use_it(
     driver: Driver, locks: Path
 ) -> None:
@@ -180,6 +183,7 @@ def test_kill_9_frees_the_cards_and_what_the_job_still_holds_is_seen(
             os.kill(job, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_who_gives_up_waiting_is_not_waited_for(driver: Driver, locks: Path) -> None:
     with ended(start(driver, "-n", "2", "--", "sleep", "60")):
         wait_until(lambda: len(holders(driver, locks)) == 2, "both GPUs reserved")
@@ -199,6 +203,7 @@ def test_who_gives_up_waiting_is_not_waited_for(driver: Driver, locks: Path) -> 
 # A job is left as it is
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "status", "words"),
     [
@@ -252,6 +257,7 @@ def test_no_lock_and_nothing_of_ours_is_left_open_or_ignored_in_the_command(
         assert not ignored >> (signal.Signals[name] - 1) & 1, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP", "SIGUSR1", "SIGINT"])
 def test_a_signal_reaches_the_command(driver: Driver, tmp_path: Path, name: str) -> None:
     ready, got = tmp_path / "ready", tmp_path / "got"
@@ -472,6 +478,7 @@ def test_a_job_that_died_on_a_full_card_is_told_so(driver: Driver, tmp_path: Pat
     assert re.search(rf"41\.0 GiB by \S+'s python \({other.pid}\)", words)
 
 
+@pytest.mark.slow
 def test_memory_that_does_not_come_back_is_told_and_not_waited_for_for_ever(
     driver: Driver, tmp_path: Path
 ) -> None:
@@ -520,6 +527,7 @@ def test_a_job_that_ended_before_a_look_is_not_said_to_have_used_its_card(driver
     assert "came back" not in words
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("locks")
 def test_the_values_from_before_a_card_hung_tell_nothing_of_its_memory(tmp_path: Path) -> None:
     path = tmp_path / "run.csv"
@@ -536,6 +544,7 @@ def test_the_values_from_before_a_card_hung_tell_nothing_of_its_memory(tmp_path:
     assert "whether it used that GPU is unknown" in words
 
 
+@pytest.mark.slow
 def test_a_card_that_hangs_at_the_end_of_a_job_tells_nothing_of_it(
     driver: Driver, tmp_path: Path
 ) -> None:
@@ -573,6 +582,7 @@ def test_a_bad_option_is_one_sentence(driver: Driver, arguments: list[str], word
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "why"),
     [

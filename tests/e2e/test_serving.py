@@ -6,6 +6,8 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.driver import GIB, Driver, Owner, h100
 from tests.screen import Screen
 from tests.serving.real_server import SLOTS, busy, real_server
@@ -19,6 +21,7 @@ MOST_SECONDS, LEAST_SECONDS = 40, 4
 """Over how long a rate is, on a busy machine too."""
 
 
+@pytest.mark.slow
 def test_the_screen_shows_what_clients_send(tmp_path: Path) -> None:
     with real_server(tmp_path) as server, Driver([h100(memory_used=20 * GIB)]) as driver:
         driver.cards[0].processes = [Owner(server.process.pid, memory=20 * GIB)]

@@ -130,6 +130,7 @@ def test_changed_keys_do_what_they_are_for(started: Callable[..., Screen]) -> No
         screen.wait_for("Send TERM")
 
 
+@pytest.mark.slow
 def test_a_click_on_the_footer_does_what_the_word_says_whatever_its_key(
     started: Callable[..., Screen],
 ) -> None:

@@ -8,6 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.build import NOON
 from tests.recording.csv.reading import busy, write_log
 from tests.screen import PATIENCE, Screen
@@ -33,6 +35,7 @@ sys.exit(main(sys.argv[2:]))
 SILENCE = re.compile(r"the log is not read: no answer for (\d+) s")
 
 
+@pytest.mark.slow
 def test_while_the_disk_hangs_the_screen_lives_says_so_and_ends_at_once(tmp_path: Path) -> None:
     log = write_log(tmp_path / "run.csv", [busy(second) for second in range(60)], began=NOON)
     flag = tmp_path / "hangs"

@@ -51,6 +51,7 @@ def wait_for_samples(screen: Screen, driver: Driver) -> None:
     screen.wait(lambda _: samples_of(driver) > before + 20, "waiting for samples")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("columns", "lines", "arguments"),
     [(200, 50, []), (80, 24, ["--ascii"]), (60, 15, []), (60, 15, ["--ascii"])],
@@ -78,6 +79,7 @@ def test_a_gpu_under_the_cursor_is_explained_first(
         screen.wait_for(r"COMMAND[\s\S]*\n q quit")
 
 
+@pytest.mark.slow
 def test_a_process_and_the_pages_are_explained_and_without_a_cursor_the_keys_come_first() -> None:
     with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
@@ -107,6 +109,7 @@ def test_a_process_and_the_pages_are_explained_and_without_a_cursor_the_keys_com
         screen.wait_for(rf"{TOP}◐ GPU 3: idle[\s\S]*{PARTS}[\s\S]*Keys on this page: GPU 3")
 
 
+@pytest.mark.slow
 def test_a_past_moment_is_explained_as_it_was() -> None:
     with Driver([h100()]) as driver:
         hot(driver)

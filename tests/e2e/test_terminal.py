@@ -124,6 +124,7 @@ def test_control_z_gives_the_terminal_back_and_going_on_takes_it_again(between: 
         assert left_clean(screen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("between", [[], ["sh", "-c", '"$@"; exit $?', "sh"]], ids=["", "script"])
 def test_where_no_shell_could_continue_it_nothing_stops_it(between: list[str]) -> None:
     with Screen([*between, *COARSE_DEMO], lines=60 if not between else 24) as screen:
@@ -169,6 +170,7 @@ def test_a_crash_restores_the_terminal_before_it_says_what_happened() -> None:
         assert end.rfind(b"a bug for the test") > end.rfind(b"\x1b[?1049l")
 
 
+@pytest.mark.slow
 def test_a_terminal_that_takes_no_output_does_not_keep_it_alive() -> None:
     with Screen([*COARSE_DEMO, "-n", "0.1"], columns=200, lines=50) as screen:
         screen.wait_for(READY)
@@ -184,6 +186,7 @@ def test_a_terminal_that_takes_no_output_does_not_keep_it_alive() -> None:
         assert screen.attributes() == screen.attributes_before
 
 
+@pytest.mark.slow
 def test_keys_on_a_terminal_that_takes_no_output_do_not_block_it() -> None:
     with Screen([*COARSE_DEMO, "-n", "0.1"]) as screen:
         screen.wait_for(READY)
@@ -299,6 +302,7 @@ def test_keys_for_a_table_that_is_not_there_do_nothing_but_say_why() -> None:
         assert "▸" not in screen.text()
 
 
+@pytest.mark.slow
 def test_a_key_for_a_process_says_what_helps_while_a_card_has_the_cursor() -> None:
     # What is said does not go by itself.
     lasting = (
@@ -419,6 +423,7 @@ def test_a_filter_that_arrives_in_one_packet_loses_no_letter_and_keys_after_it_a
         screen.wait_for(r"of 18 processes · /bo [\s\S]*PID▼")
 
 
+@pytest.mark.slow
 def test_a_long_text_in_the_filter_line_is_cut_off_and_keys_stay_alive() -> None:
     with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
@@ -435,6 +440,7 @@ def test_a_long_text_in_the_filter_line_is_cut_off_and_keys_stay_alive() -> None
             screen.wait_for(r"── 18 processes")
 
 
+@pytest.mark.slow
 def test_pause_holds_the_picture_and_after_it_and_other_screens_the_dashboard_is_whole() -> None:
     with Screen([*COARSE_DEMO, "-n", "0.1"]) as screen:
         screen.wait_for(READY)
@@ -458,6 +464,7 @@ def test_pause_holds_the_picture_and_after_it_and_other_screens_the_dashboard_is
         screen.wait(whole, "waiting for the dashboard after the palette")
 
 
+@pytest.mark.slow
 def test_the_help_page_names_every_key_sign_and_metric() -> None:
     with Screen(COARSE_DEMO, columns=110, lines=340) as screen:
         screen.wait_for(READY)
@@ -490,6 +497,7 @@ def test_the_help_page_names_every_key_sign_and_metric() -> None:
         screen.wait_for(READY)
 
 
+@pytest.mark.slow
 def test_help_from_a_page_explains_the_keys_of_that_page_first() -> None:
     with Screen([*COARSE_DEMO, "--readonly"], columns=120, lines=100) as screen:
         screen.wait_for(READY)
@@ -505,6 +513,7 @@ def test_help_from_a_page_explains_the_keys_of_that_page_first() -> None:
         screen.wait_for(r"Esc back .* y copy")
 
 
+@pytest.mark.slow
 def test_every_key_of_the_dashboard_is_found_by_its_name() -> None:
     with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)
@@ -528,6 +537,7 @@ def test_every_key_of_the_dashboard_is_found_by_its_name() -> None:
         assert screen.wait_end() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("elsewhere", ["2>/dev/null", "2>&-"])
 def test_the_screen_appears_where_standard_error_is_not_the_terminal(elsewhere: str) -> None:
     shell = f"{sys.executable} -m tests.demo {elsewhere}"

@@ -58,6 +58,7 @@ def wait_for_header(screen: Screen, ground: str) -> None:
     screen.wait(lambda it: it.cells()[0][2] == ground, f"waiting for a header on {ground}")
 
 
+@pytest.mark.slow
 def test_a_theme_is_chosen_by_looking_and_remembered(person: Person) -> None:
     with person.start() as screen:
         screen.wait_for(READY)
@@ -117,6 +118,7 @@ def test_a_theme_of_ones_own_is_read_anew_when_saved_and_kept_when_broken(person
         wait_for_header(screen, "203010")
 
 
+@pytest.mark.slow
 def test_a_theme_that_cannot_be_used_is_told_and_the_default_taken(person: Person) -> None:
     (person.themes / "mine.toml").write_text('base = "gpumon"\n[dashboard]\nmemry = "#fff"\n')
     with person.start("--theme", "mine") as screen:

@@ -49,6 +49,7 @@ def test_a_driver_that_hangs_shows_the_bus_and_does_not_hold_the_page() -> None:
         assert screen.wait_end() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(200, 50), (80, 24)])
 def test_the_demo_fits(size: tuple[int, int]) -> None:
     with Screen([*COARSE_DEMO], dict(os.environ), *size) as screen:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 GPUMON = [sys.executable, "-m", "gpumon"]
 RIGHT, DOWN = "\x1b[C", "\x1b[B"
 CONFIRM = f"{RIGHT}{RIGHT}\r"

@@ -357,6 +357,7 @@ def test_a_gpu_that_is_lost_is_one_gpu() -> None:
         assert scrape.up == 1
 
 
+@pytest.mark.slow
 def test_a_driver_that_hangs_is_down_and_its_values_go() -> None:
     with Driver([h100()]) as driver, exporting("-n", "0.1", env=driver.env()) as exporter:
         exporter.wait_for(lambda it: it.values("DCGM_FI_DEV_FB_USED"), "values")
@@ -373,6 +374,7 @@ def test_a_driver_that_hangs_is_down_and_its_values_go() -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_machine_without_a_driver_is_told_and_tried_again() -> None:
     with Driver([h100()]) as driver:
         driver.fail_init(9)

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     from tests.ports import Workload
 
+pytestmark = pytest.mark.slow
+
 __all__ = ["authority"]
 
 FLEET = Path(__file__).parents[2] / "docs" / "fleet"

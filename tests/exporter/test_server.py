@@ -272,6 +272,7 @@ def test_a_full_server_can_be_ended() -> None:
         assert all_of(client) == b""
 
 
+@pytest.mark.slow
 def test_closing_the_server_ends_its_connections() -> None:
     with connected_to_a_server_that_ends() as client:
         assert all_of(client) == b""

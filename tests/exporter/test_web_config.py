@@ -199,6 +199,7 @@ def test_with_tls_only_tls_is_spoken(authority: Authority) -> None:
         assert "Traceback" not in exporter.said
 
 
+@pytest.mark.slow
 @needs_openssl
 def test_a_client_that_does_not_finish_its_handshake_holds_nobody_up(
     authority: Authority,

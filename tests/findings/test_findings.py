@@ -1207,6 +1207,7 @@ def test_the_most_severe_comes_first_and_ok_is_said_only_alone() -> None:
     assert gpu_state(history, card) == found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("status", list(GpuStatus))
 @pytest.mark.parametrize(
     "card",
@@ -1230,6 +1231,7 @@ def fits(found: Finding) -> bool:
     return cell_width(found.short) <= SHORT_CELLS and cell_width(found.brief) <= BRIEF_CELLS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hours", [0.3, 12.6, 26])
 @pytest.mark.parametrize(
     ("card", "hold"),

@@ -42,6 +42,7 @@ def with_few_gpus(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, gpus=gpus, processes=processes)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("utc")
 def test_half_a_day_of_healthy_gpus_has_no_verdict() -> None:
     clock = HandClock()

@@ -129,6 +129,7 @@ def test_a_driver_that_was_loaded_anew_is_no_nvlink_error(watch: Callable[..., W
     assert FindingKind.NVLINK_ERRORS not in seen.found()
 
 
+@pytest.mark.slow
 def test_a_power_cap_is_told_with_its_share_and_never_leads(watch: Callable[..., Watched]) -> None:
     seen = watch(utilization_gpu=95, clock_event_reasons=POWER_CAP)
     seen.sample(300)
@@ -146,6 +147,7 @@ def test_a_power_cap_is_told_with_its_share_and_never_leads(watch: Callable[...,
     assert FindingKind.SLOWED_LATELY not in seen.found()
 
 
+@pytest.mark.slow
 def test_a_power_brake_says_its_share_of_the_last_hour(watch: Callable[..., Watched]) -> None:
     seen = watch(utilization_gpu=95, clock_event_reasons=0)
 
@@ -166,6 +168,7 @@ def test_a_power_brake_says_its_share_of_the_last_hour(watch: Callable[..., Watc
     assert FindingKind.SLOWED_LATELY not in seen.found()
 
 
+@pytest.mark.slow
 def test_memory_that_grows_on_the_driver_is_foreseen_full(watch: Callable[..., Watched]) -> None:
     seen = watch(utilization_gpu=95, memory_used=8 * GIB)
 

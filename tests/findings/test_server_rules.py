@@ -176,6 +176,7 @@ def test_answers_distinguish_no_from_unknown() -> None:
     assert rule.answer(history, given) is None
 
 
+@pytest.mark.slow
 def test_texts_fit_their_columns() -> None:
     many = replace(FULL, waiting=100_000, kv_cache=100.0)
     slow = replace(SLOW, tokens=0.123456)

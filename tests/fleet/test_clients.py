@@ -29,6 +29,8 @@ from tests.fleet.conftest import (
 if TYPE_CHECKING:
     from tests.fleet.sshd import Lab
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_crash_of_gpumon_leaves_nothing_behind(lab: Lab) -> None:
     sshd = lab.host("gpu-01", environment())

@@ -109,6 +109,7 @@ def test_json_has_an_object_for_each_host_and_says_who_did_not_answer(site: Site
     assert process["place"]["session"] == (os.getsid(site.pid) or None)
 
 
+@pytest.mark.slow
 def test_csv_and_prometheus_name_the_host_of_each_value(site: Site) -> None:
     done = site.on("gpu-[01-02]", "snapshot", "--format", "csv")
     assert (done.returncode, done.stderr) == (0, "")
@@ -143,6 +144,7 @@ def test_the_table_has_one_part_for_each_host(site: Site) -> None:
     assert "train.py" not in done.stdout
 
 
+@pytest.mark.slow
 def test_select_prints_the_host_with_the_tightest_fit(site: Site) -> None:
     done = site.on("gpu-[01-03]", "select", "--format", "index")
     assert (done.returncode, done.stdout, done.stderr) == (0, "gpu-02 0\n", "")
@@ -196,6 +198,7 @@ def test_what_this_machine_allows_does_not_matter_and_reservations_there_do(
     assert "train.py" in done.stderr
 
 
+@pytest.mark.slow
 def test_the_configuration_has_groups_a_client_and_commands(site: Site, tmp_path: Path) -> None:
     folder = tmp_path / "config" / "gpumon"
     folder.mkdir(parents=True)
@@ -245,6 +248,7 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence(arguments: list[str], sai
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_host_without_answer_is_not_waited_for_longer_than_the_limit(tmp_path: Path) -> None:
     client = tmp_path / "client"
     client.write_text("#!/bin/sh\nexec sleep 3600\n")

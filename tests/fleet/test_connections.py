@@ -116,6 +116,7 @@ def test_a_killed_gpumon_there_is_started_again(lab: Lab) -> None:
             wait_for(fleet, lambda now: all_live(now) and now.hosts[0].since > since)
 
 
+@pytest.mark.slow
 def test_a_frozen_gpumon_there_is_silent_and_live_again_when_it_goes_on(lab: Lab) -> None:
     sshd = lab.host("gpu-01", environment())
     with reading(lab.client, "gpu-01", commands={"gpu-01": STREAMER}) as fleet:
@@ -141,6 +142,7 @@ FAULTS = {
 """What a host may do wrong, and a part of what is said then."""
 
 
+@pytest.mark.slow
 def test_a_host_that_misbehaves_is_told_in_a_sentence_and_nobody_waits(lab: Lab) -> None:
     lab.host("good", environment(), also=" ".join(FAULTS))
     commands = {"good": STREAMER, **{fault: faulty(fault) for fault in FAULTS}}
@@ -308,6 +310,7 @@ def test_times_of_a_host_are_of_this_clock(lab: Lab) -> None:
             assert abs((host.snapshot.gpus[0].sampled_at or 0) - time.time()) < 60
 
 
+@pytest.mark.slow
 def test_a_process_of_a_host_is_ended_there(lab: Lab) -> None:
     with (
         Driver([h100()]) as driver,

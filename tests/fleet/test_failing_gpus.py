@@ -289,6 +289,7 @@ def test_text_behind_a_row_costs_its_last_value_only() -> None:
     assert is_whole(second)
 
 
+@pytest.mark.slow
 def test_gpus_without_number_are_not_remembered_without_bound() -> None:
     reader = SmiReader("box")
     for number in range(300):

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from tests.fleet.sshd import Lab, Sshd
 
+pytestmark = pytest.mark.slow
+
 GPUMON = [sys.executable, "-m", "gpumon"]
 
 

@@ -12,6 +12,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 from gpumon.remote import client
 from tests.driver import GIB, Driver, Owner, buried, h100, owners, rtx4090
 from tests.fleet.conftest import environment
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from tests.fleet.sshd import Lab
 
 
+@pytest.mark.slow
 def test_three_hosts_are_seen_one_dies_and_comes_back_and_a_job_there_is_ended(lab: Lab) -> None:
     with ExitStack() as stack:
         drivers = [

@@ -47,6 +47,7 @@ def gpumon(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_the_gpus_of_a_job_are_sampled_and_logged_on_its_node(
     cluster: SlurmCluster, lab: Lab, tmp_path: Path
 ) -> None:

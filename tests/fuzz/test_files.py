@@ -158,6 +158,7 @@ def test_a_mangled_packed_file_is_read_as_far_as_it_goes(
     assert is_a_sentence(told)
 
 
+@pytest.mark.slow
 @OFTEN
 @given(
     cards=edits,

@@ -184,6 +184,7 @@ async def settled(pilot: Pilot[int]) -> None:
         quiet = quiet + 1 if all(one.message_queue_size == 0 for one in pumps) else 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_whatever_is_pressed_nothing_raises_and_nobody_else_is_signalled(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 LOADS: dict[Kind, dict[str, int]] = {
     Kind.TENSOR: {"utilization_gpu": 99, "sm_active": 90, "tensor_active": 60, "dram_active": 20},
     Kind.COPY: {"utilization_gpu": 99, "sm_active": 20, "tensor_active": 0, "dram_active": 80},

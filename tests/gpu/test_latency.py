@@ -18,6 +18,8 @@ from tests.gpu.work import ROOT
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 REFUSED = "nvmlDeviceGetPerformanceState"
 
 

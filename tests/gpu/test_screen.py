@@ -8,6 +8,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.driver import Driver, h100, owners, settle
 from tests.driver.cuda import serving
 from tests.gpu.screen import FILE, PAGES
@@ -43,6 +45,7 @@ def rows(lines: list[str]) -> dict[str, list[str]]:
     return {name: numbers for name, *numbers in cells if name}
 
 
+@pytest.mark.slow
 def test_gpumon_is_measured_and_its_screens_are_shown(tmp_path: Path) -> None:
     with two_gpus() as driver:
         code, lines = screens(driver.env(), tmp_path)
@@ -56,6 +59,7 @@ def test_gpumon_is_measured_and_its_screens_are_shown(tmp_path: Path) -> None:
         assert shown in text
 
 
+@pytest.mark.slow
 def test_a_program_that_ends_is_said_and_the_others_go_on(tmp_path: Path) -> None:
     folder = tmp_path / "bin"
     folder.mkdir()

@@ -47,6 +47,7 @@ class Steps(msgspec.Struct):
     steps: list[Outcome]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_it_runs_through_and_a_wrong_value_is_among_what_differs(tmp_path: Path) -> None:
     out, programs = tmp_path / "out", tmp_path / "bin"
@@ -123,6 +124,7 @@ def _check_log(file: Path) -> None:
     assert any("train.py" in command for command in commands)
 
 
+@pytest.mark.slow
 def test_a_step_that_hangs_is_cut_with_all_that_it_started_and_said(tmp_path: Path) -> None:
     stubborn = (
         "import os, signal, sys, time\n"

@@ -121,6 +121,7 @@ def test_a_cgroup_is_forgotten_a_minute_after_its_last_process(tree: Tree) -> No
     assert tree.reader.take_kills() == []
 
 
+@pytest.mark.slow
 def test_many_cgroups_are_bounded(tree: Tree) -> None:
     pids = range(100, 1100)
     for pid in pids:

@@ -404,6 +404,7 @@ def test_a_process_younger_than_the_list_is_left_for_the_next_one(
         assert scan(scanner, snapshot(processes_at=earlier)).suspects == ()
 
 
+@pytest.mark.slow
 def test_processes_that_end_meanwhile_raise_nothing(
     family: Family, scanner: HolderScanner, cards: Path
 ) -> None:

@@ -235,6 +235,7 @@ def test_several_ports_of_a_device_have_their_numbers(tree: Tree, device: Path) 
     assert tree.read().keys() == {"mlx4_0/1", "mlx4_0/2"}
 
 
+@pytest.mark.slow
 def test_virtual_interfaces_are_left_out_in_bounded_time(tree: Tree, device: Path) -> None:
     for number in range(1000):
         tree.interface(f"veth{number}")

@@ -297,6 +297,7 @@ def test_a_process_that_has_reused_the_number_of_a_descendant_is_a_stranger(fake
     assert descendants.among([process(40, start_time=40)]) == (process(40, start_time=40),)
 
 
+@pytest.mark.slow
 def test_one_thread_may_ask_for_descendants_while_another_does(fake: FakeProc) -> None:
     """``gpumon run`` does at the end of a job, when the last sample is still on its way."""
     fake.add(20)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from tests.lives import Family
 
+pytestmark = pytest.mark.slow
+
 RIGHT, DOWN = "\x1b[C", "\x1b[B"
 
 

@@ -349,6 +349,7 @@ PLACES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @pytest.mark.parametrize("place", PLACES)
 def test_what_is_not_permitted_names_the_owner_and_a_way(

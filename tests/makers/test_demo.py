@@ -367,6 +367,7 @@ def test_a_selection_leaves_out_who_holds_other_cards() -> None:
     assert {suspect.reason for suspect in holders.suspects} == {HoldReason.CHILD}
 
 
+@pytest.mark.slow
 def test_the_past_is_told_while_the_present_is_sampled(demo: Demo) -> None:
     undisturbed = list(Demo().source.past())
     told = []

@@ -492,6 +492,7 @@ def test_the_demo_imports_nothing_that_could_signal() -> None:
     assert "gpumon.kill.signals" not in {name.rpartition(".")[0] for name in imported}
 
 
+@pytest.mark.slow
 def test_it_may_be_signalled_while_it_is_sampled(demo: Demo) -> None:
     grips = [demo.open_handle(TRAINING), demo.open_handle(KERNEL), demo.open_suspect(ORPHAN)]
     failures: list[BaseException] = []

@@ -210,6 +210,7 @@ def test_a_second_in_which_everything_is_refused_leaves_no_trace(
     assert [process.memory_used for process in snapshot.processes] == [GIB]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", REFUSALS)
 def test_what_a_card_once_answered_is_asked_again_after_longer_and_longer_pauses(
     furnish: Furnish, code: int
@@ -229,6 +230,7 @@ def test_what_a_card_once_answered_is_asked_again_after_longer_and_longer_pauses
     assert asked_after == pytest.approx([1, 6, 36, 96, 156, 216], abs=0.7)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", REFUSALS)
 def test_what_a_card_never_answered_is_asked_again_seldom(furnish: Furnish, code: int) -> None:
     room = furnish(h100())

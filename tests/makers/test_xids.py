@@ -195,6 +195,7 @@ def test_what_both_tell_is_told_once(furnish: Furnish) -> None:
     assert watched.events[1].sentence.startswith("GPU 0: XID 43, ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("late", [0.0, 1.5], ids=["in time", "late"])
 @pytest.mark.parametrize("event_first", [True, False])
 def test_an_error_is_one_event_whichever_origin_comes_first(

@@ -53,6 +53,7 @@ def test_bash_completes_at_the_first_tab(env: dict[str, str]) -> None:
     completed(["bash", "--norc", "--noprofile", "-i"], setup, env)
 
 
+@pytest.mark.slow
 @needs("zsh")
 def test_zsh_completes_at_the_first_tab(env: dict[str, str]) -> None:
     setup = f"fpath=({FOLDER} $fpath); autoload -Uz compinit; compinit -u -D"

@@ -120,6 +120,7 @@ def test_an_endless_answer_is_given_up(told: Callable[[socket.socket], None]) ->
         assert refusal(url, patience=0.5) == "no answer within 0.5s"
 
 
+@pytest.mark.slow
 def test_a_flood_takes_no_memory() -> None:
     bomb = answer(gzip.compress(b" " * 2**28, compresslevel=1), "200 OK", _GZIP)
     with answering(bomb) as server:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gpumon.fleet.fleet import HostState
     from gpumon.prometheus import PrometheusFleet
 
-pytestmark = needs_prometheus
+pytestmark = [needs_prometheus, pytest.mark.slow]
 MIB = 2**20
 
 

@@ -29,7 +29,7 @@ from tests.screen import PATIENCE, Screen
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-pytestmark = needs_prometheus
+pytestmark = [needs_prometheus, pytest.mark.slow]
 
 GPUMON = [sys.executable, "-m", "gpumon"]
 _EMPTY = {**DEFAULT_COUNTERS, "DCGM_FI_DEV_GPU_UTIL": 0, "DCGM_FI_DEV_FB_USED": 4}

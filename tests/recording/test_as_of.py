@@ -175,6 +175,7 @@ def assert_same(now: Answers, then: Answers, *, charts: bool = True) -> None:
             assert after == pytest.approx(before, rel=1e-6)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(phases=PHASES, interval=st.sampled_from([0.1, 0.5, 1.0, 2.0, 5.0]), data=st.data())
 def test_of_a_moment_that_is_past_it_is_told_what_was_told_then(
@@ -197,6 +198,7 @@ def test_of_a_moment_that_is_past_it_is_told_what_was_told_then(
         assert_same(now, then, charts=history.now - seen[place].time < HOUR - 60)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(phases=PHASES, interval=st.sampled_from([0.1, 0.5]), data=st.data())
 def test_the_present_a_held_picture_a_rewind_and_a_replay_tell_the_same_of_a_moment(
@@ -215,6 +217,7 @@ def test_a_break_that_does_not_end_an_interval_is_told_alike_of_a_moment_in_it()
     assert_agreement(seen, {21})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unknown_after", [(0,), (40, 40), (40, 40, 40, 40)])
 def test_unknown_values_in_an_absence_change_no_answer_about_a_past_moment(
     unknown_after: tuple[int, ...],

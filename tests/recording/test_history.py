@@ -119,6 +119,7 @@ def test_the_peak_of_a_bucket_is_its_highest_sample() -> None:
     assert utilization(history, 2, 2) == [None, 10]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "count", "step"),
     [
@@ -289,6 +290,7 @@ def test_a_field_that_is_not_kept_is_an_error() -> None:
         History({}).gpu_series("GPU-0").buckets("fan_speed", 60, 10, NOON)
 
 
+@pytest.mark.slow
 def test_values_are_kept_for_two_minutes_an_hour_and_a_day() -> None:
     history = History({})
     # Where every second is not looked at, samples are rarer.
@@ -301,6 +303,7 @@ def test_values_are_kept_for_two_minutes_an_hour_and_a_day() -> None:
     assert utilization(history, 86400, 24) == list(range(1, 25))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [7, 60, 2 * 3600])
 def test_a_value_stands_until_the_next_one_at_any_pace(step: int) -> None:
     history = History({})
@@ -345,6 +348,7 @@ def test_what_a_server_reported_has_a_past_and_silence_is_a_gap() -> None:
     assert tokens == [400.0, 100.0]
 
 
+@pytest.mark.slow
 def test_what_servers_reported_takes_no_memory_where_there_is_none() -> None:
     sizes = []
     for one in (process(), serving(400.0)):
@@ -367,6 +371,7 @@ def test_the_machine_has_a_past_too_and_what_is_unknown_of_it_is_a_gap() -> None
     assert set(history.host_series().buckets("memory_used", 60, 60, NOON + 59)) == {None}
 
 
+@pytest.mark.slow
 def test_memory_stays_within_what_the_module_says() -> None:
     history = History({})
     one = (process(started_at=None),)
@@ -438,6 +443,7 @@ def test_the_peak_is_found_though_it_lasted_for_one_sample_an_hour_ago() -> None
     assert history.gpu_series("GPU-0").peak("utilization_gpu", 24 * 3600) == 97
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [60, 900, 7200])
 def test_the_slope_of_a_leak_is_what_leaks_in_a_second(seconds: float) -> None:
     history = History({})
@@ -997,6 +1003,7 @@ def test_a_slow_pace_is_no_gap_and_a_clock_set_back_takes_nothing_away() -> None
     assert history.gpu_seconds("ann") == 1200
 
 
+@pytest.mark.slow
 def test_of_thousands_of_users_those_with_the_most_time_are_remembered() -> None:
     history = History({})
     look(history, 100, process(user="ann"))

@@ -112,6 +112,7 @@ def live() -> dict[float, tuple[dict[str, object], dict[str | None, float]]]:
     return watched()[1]
 
 
+@pytest.mark.slow
 def test_a_moment_is_as_it_was_when_it_was_now_wherever_one_comes_from() -> None:
     was = live()
     deck = Deck(ListTape(demo()), demo_history())
@@ -199,6 +200,7 @@ def bursts(spacing: float) -> Iterable[Snapshot]:
         yield snapshot(NOON + number * spacing, card, processes=(holder,))
 
 
+@pytest.mark.slow
 def test_short_work_of_an_hour_ago_is_found() -> None:
     history = History(conditions())
     tape = ListTape(bursts(1.0))
@@ -221,6 +223,7 @@ def resting(spans: Sequence[tuple[float, float]]) -> Deck:
     return Deck(ListTape(seen), history_of(seen))
 
 
+@pytest.mark.slow
 def test_where_the_tape_has_no_gap_there_is_none() -> None:
     deck = resting([(0, 3 * HOUR)])
     _, history = deck.go(NOON + 3 * HOUR)
@@ -231,6 +234,7 @@ def test_where_the_tape_has_no_gap_there_is_none() -> None:
     assert None not in history.gpu_series("GPU-0").buckets("memory_used", 10_790, 1079)
 
 
+@pytest.mark.slow
 def test_a_gap_stays_a_gap() -> None:
     """The machine slept for nearly two hours: nobody saw the card rest meanwhile."""
     deck = resting([(0, HOUR), (10_000, 6 * HOUR)])
@@ -266,6 +270,7 @@ def test_the_history_begins_where_the_tape_does() -> None:
         assert history.started == demo()[0].time
 
 
+@pytest.mark.slow
 def test_a_job_that_came_later_is_not_blamed_for_what_was_before() -> None:
     """Ann's card rests; bo, who has more of it, comes two hours later."""
     ann, bo = process(1, memory_used=10), process(2, memory_used=20, user="bo")

@@ -277,6 +277,7 @@ def test_a_second_gpumon_is_refused_by_name_until_the_first_has_ended(tmp_path: 
     after.stop()
 
 
+@pytest.mark.slow
 def test_kill_at_any_moment_loses_at_most_the_sample_being_written(tmp_path: Path) -> None:
     path, lists = tmp_path / "run.csv", tmp_path / "run.processes.csv"
     moments = random.Random(4)
@@ -501,6 +502,7 @@ def test_a_fault_in_the_recorder_reaches_whoever_hands_snapshots_over(
     assert "a bug in gpumon" in (bench.recorder.stop().trouble or "")
 
 
+@pytest.mark.slow
 def test_four_minutes_at_ten_hertz_keep_nothing(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.recorder.start()

@@ -88,6 +88,7 @@ def test_it_says_who_and_what_it_is(server: Server) -> None:
     assert abs(hello["time"] - time.time()) < lives.PATIENCE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "number"),
     [
@@ -132,6 +133,7 @@ def open_one(server: Server, pid: int) -> int:
     return handle
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("allowed", [256, 1024, 4096])
 def test_only_so_many_processes_are_held(family: Family, allowed: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

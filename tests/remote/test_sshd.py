@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from tests.lives import Family
 
+pytestmark = pytest.mark.slow
+
 END = [sys.executable, "-m", "gpumon", "end"]
 
 

@@ -186,6 +186,7 @@ def paced_log(path: Path, user: str, at: float, interval: float, last: float) ->
     return write(path, rows, lists)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 @pytest.mark.parametrize(
     ("intervals", "offset"),
@@ -434,6 +435,7 @@ def logs(draw: st.DrawFn) -> tuple[list[Row], list[Row], list[float]]:
     return rows, lists, [round(one, 3) for one in draw(st.lists(splits, min_size=1, max_size=4))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", BY)
 @settings(
     max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
@@ -473,6 +475,7 @@ def test_a_time_range_between_two_samples_has_its_seconds(tmp_path: Path) -> Non
     assert (line["first"], line["last"]) == (iso(START + 70), iso(START + 80))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["gpu", "user", "host"])
 def test_time_ranges_of_rotated_and_overlapping_logs_add_up(by: str, tmp_path: Path) -> None:
     def part(name: str, seconds: range, user: str) -> Path:
@@ -492,6 +495,7 @@ def test_time_ranges_of_rotated_and_overlapping_logs_add_up(by: str, tmp_path: P
         assert_adds_up([run, other], splits, by)
 
 
+@pytest.mark.slow
 def test_a_gpu_that_was_away_for_long_has_its_gap_in_every_time_range(tmp_path: Path) -> None:
     rows = [
         sample(START + at, at, uuid=uuid) | {"index": int(uuid[1])}
@@ -570,6 +574,7 @@ def test_a_job_that_is_known_after_an_hour_is_one_job_all_the_time(tmp_path: Pat
     assert line["memory_mean_bytes"] == 2 * 2**30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "facts",
     [
@@ -666,6 +671,7 @@ def _wrong_checksum(packed: bytes) -> bytes:
     return packed[:-8] + bytes(4) + packed[-4:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("torn", ["run.csv", "run.processes.csv"])
 @pytest.mark.parametrize(
     ("harm", "said"),

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
+
 
 def allocated(number: int | None, jobs: str | None = None, users: str | None = None) -> Row:
     return {"allocations": number, "allocated.jobs": jobs, "allocated.users": users}

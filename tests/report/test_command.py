@@ -152,6 +152,7 @@ def test_the_same_card_numbers_of_different_hosts_are_kept_apart(tmp_path: Path)
     assert "bob-01" in table([one, two], width=80)
 
 
+@pytest.mark.slow
 def test_rotated_and_packed_parts_are_one_log(tmp_path: Path) -> None:
     whole = write_log(tmp_path / "whole.csv", busy(range(0, 3600, 10)))
     write_log(tmp_path / "run.part0001.csv", busy(range(0, 1200, 10)))
@@ -346,6 +347,7 @@ def test_a_log_that_names_no_host_is_of_the_host_whose_card_it_has(tmp_path: Pat
     assert [line["host"] for line in report([log, path])["lines"]] == ["ada-07"]
 
 
+@pytest.mark.slow
 def test_the_table_fits_and_the_telling_columns_stay(tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.csv", busy(range(0, 3601, 10), clock_event_reasons=0x44))
     for by in BY:
@@ -376,6 +378,7 @@ def test_commands_are_shortened_as_on_the_dashboard(tmp_path: Path) -> None:
         assert "  my train.py --" in narrow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", BY)
 def test_columns_that_found_no_room_are_named(tmp_path: Path, by: str) -> None:
     log = write_log(tmp_path / "a.csv", busy(range(0, 3601, 10), clock_event_reasons=0x44))
@@ -536,6 +539,7 @@ def test_the_plot_fits_its_width_and_has_local_times(tmp_path: Path) -> None:
         assert "\x1b" not in drawn
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [50, 170, 3600, 7000, 90_000, 400_000])
 def test_the_plot_of_a_log_is_the_same_in_every_process(tmp_path: Path, seconds: int) -> None:
     log = write_log(tmp_path / "a.csv", busy(range(0, seconds, max(1, seconds // 100))))
@@ -687,6 +691,7 @@ def _less_than_a_gibibyte() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (GIB, GIB))
 
 
+@pytest.mark.slow
 def test_what_draws_is_bounded_whatever_comes() -> None:
     cards = []
     for index in range(1000):
@@ -705,6 +710,7 @@ def test_what_draws_is_bounded_whatever_comes() -> None:
     assert drawn.endswith("936 more GPUs not drawn.\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["report"], ["--demo", "select", "--stable", "9s", "--from"]])
 @pytest.mark.parametrize(
     "name",
@@ -756,6 +762,7 @@ def test_without_the_columns_nothing_is_said_of_empty_gpus(tmp_path: Path) -> No
     assert "EMPTY" not in table([tmp_path / "a.csv"], width=250)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("used", "state", "pause", "hours"),
     [

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from tests.report.logs import Sample
 
+pytestmark = pytest.mark.slow
+
 OfNight: TypeAlias = "Callable[[str], dict[str, Any]]"
 
 START = 1_760_000_000.0

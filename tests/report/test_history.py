@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Snapshot
 
+pytestmark = pytest.mark.slow
+
 FOREVER = "1970-01-02"
 
 

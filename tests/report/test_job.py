@@ -346,6 +346,7 @@ def of_job(rows: Sequence[Row]) -> list[Row]:
     return [row | {"slurm_job": 5 if row.get("user") == "ann" else None} for row in rows]
 
 
+@pytest.mark.slow
 @settings(
     max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -208,6 +208,7 @@ def test_what_stands_in_place_of_a_row_is_a_lost_gpu(
     assert events_of(samples) == [(30, f"GPU {lost} is lost")]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_chunks")
 @pytest.mark.parametrize("lost", [0, 1, 2])
 @pytest.mark.parametrize(
@@ -331,6 +332,7 @@ def whole_seconds(lines: Iterable[str]) -> list[str]:
     return [f"{line[:19]}{line[23:]}" for line in lines]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_chunks")
 @pytest.mark.parametrize("gpus", [1, 4])
 @pytest.mark.parametrize("interval", [0.1, 0.4, 0.5])
@@ -368,6 +370,7 @@ def test_a_pause_is_a_gap_in_whole_seconds_too(tmp_path: Path) -> None:
     assert line["gaps"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_chunks")
 @pytest.mark.parametrize("gpus", [1, 3])
 @pytest.mark.parametrize("apart", [0.0005, 0.003, 0.1, 0.25, 0.28, 0.3, 0.45, 0.5])
@@ -434,6 +437,7 @@ def bursts(
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_chunks")
 @pytest.mark.parametrize(
     ("gpus", "step", "interval"),
@@ -491,6 +495,7 @@ def test_gpus_that_nothing_tells_apart_are_refused(
     assert "add index to the query" in said
 
 
+@pytest.mark.slow
 def test_rows_of_a_sample_that_lacks_a_gpu_are_of_nobody(tmp_path: Path) -> None:
     lines = bursts(4, 700)
     lines += [unkeyed(700 + at + number / 1000, 90) for at in range(10) for number in range(3)]
@@ -638,6 +643,7 @@ def simple(form: Callable[[datetime], str]) -> list[str]:
     return [f"{form(BEGIN + timedelta(seconds=at))},0,97,20480,49140,300.12" for at in range(60)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", TIMES.values(), ids=TIMES)
 def test_times_are_read_where_their_meaning_is_certain(
     tmp_path: Path, form: Callable[[datetime], str]
@@ -686,6 +692,7 @@ def test_times_with_no_certain_meaning_are_refused(
     assert "2026-05-31 10:00:00" in said or "yyyy-mm-dd" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [60, 3000])
 def test_times_of_several_forms_in_one_file_are_read(tmp_path: Path, count: int) -> None:
     def form(at: datetime) -> str:
@@ -714,6 +721,7 @@ LOCAL_TIMES: dict[str, str] = {
 SUMMER_BEGINS, SUMMER_ENDS = 1_774_746_000, 1_792_890_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", LOCAL_TIMES.values(), ids=LOCAL_TIMES)
 @pytest.mark.parametrize("change", [SUMMER_BEGINS, SUMMER_ENDS])
 @pytest.mark.usefixtures("_berlin", "_chunks")
@@ -819,6 +827,7 @@ def of_one_row_a_second(tmp_path: Path, wrong: Callable[[int], float]) -> list[f
     return [sample.time - BEGIN.timestamp() for sample in replayed(path)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", range(1, 59))
 @pytest.mark.parametrize("late", [3600, -3600])
 @pytest.mark.usefixtures("_chunks")
@@ -829,6 +838,7 @@ def test_a_clock_may_be_wrong_in_any_row_but_the_first_and_last(
     assert times == pytest.approx(list(range(60)), rel=0, abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", range(1, 49))
 def test_a_clock_may_be_wrong_in_ten_rows_anywhere(
     tmp_path: Path, place: int, monkeypatch: pytest.MonkeyPatch
@@ -852,6 +862,7 @@ def test_no_time_is_invented_between_two_rows_with_a_wrong_clock(tmp_path: Path)
     assert line["first"].startswith("2026-05-21T10:00:00")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", range(1, 49))
 def test_a_setback_in_a_log_of_many_rows_keeps_all_of_them(
     tmp_path: Path, place: int, monkeypatch: pytest.MonkeyPatch
@@ -990,6 +1001,7 @@ def test_a_column_gpu_with_the_utilisation_is_no_index(tmp_path: Path) -> None:
     assert any("does not know the column GPU;" in note for note in found["notes"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heading", ["gpu", "device", "gpu_id", "GPU Index", "gpu_number"])
 @pytest.mark.parametrize("are_busy", [True, False], ids=["busy", "of one job"])
 @pytest.mark.parametrize("form", ["{}", "{:02}", "{}.0", "GPU-000000{}"])
@@ -1046,6 +1058,7 @@ def test_numbers_that_cannot_have_the_usual_unit_are_unknown(
     assert any("does not know the column" in note and names in note for note in found["notes"])
 
 
+@pytest.mark.slow
 def test_a_utilisation_up_to_1_is_unknown_after_a_long_idle_time_too(tmp_path: Path) -> None:
     lines = [f"{stamp(at)},0,{'0.0' if at < 2300 else 0.97}" for at in range(2400)]
     found = report(log_of(tmp_path, lines, "timestamp,index,utilization"))
@@ -1432,6 +1445,7 @@ def test_several_hosts_are_refused_by_name(
     assert '$2 == "node0"' in said
 
 
+@pytest.mark.slow
 def test_a_host_that_comes_late_is_named_and_does_not_count(tmp_path: Path) -> None:
     lines = [f"{stamp(at)}, node{at // 3000}, 0, {at // 3000} %" for at in range(3100)]
     path = log_of(tmp_path, lines, "timestamp, hostname, index, utilization.gpu [%]")
@@ -1579,6 +1593,7 @@ def test_the_end_of_a_file_that_was_appended_to_it_is_noticed(tmp_path: Path) ->
     assert any("repeats 20 earlier samples from line 122 on" in it for it in report(path)["notes"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_chunks")
 @pytest.mark.parametrize("back", [2, 10.5, 50])
 def test_samples_after_a_clock_was_set_back_are_no_copies(tmp_path: Path, back: float) -> None:

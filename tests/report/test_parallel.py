@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
     from tests.report.logs import Sample
 
+pytestmark = pytest.mark.slow
+
 START = 1_760_000_000.0
 
 

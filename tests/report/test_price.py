@@ -125,6 +125,7 @@ def test_the_command_line_takes_precedence_over_the_configuration(
     assert given["total"]["co2_kg"] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["-1", "nan", "inf", "1e9", "100001", "0,30", "0.3€", "", "١"])
 @pytest.mark.parametrize("option", ["--price", "--co2"])
 def test_a_bad_number_is_one_sentence(log: Path, tmp_path: Path, option: str, value: str) -> None:

@@ -130,6 +130,7 @@ def test_logs_that_overlap_count_a_server_once(tmp_path: Path) -> None:
     assert served(line) == (6000, 75, 0)
 
 
+@pytest.mark.slow
 def test_the_table_shows_it_and_marks_what_is_known_for_a_part(tmp_path: Path) -> None:
     def shown(path: Path) -> str:
         out = io.StringIO()

@@ -88,6 +88,7 @@ def logs(
     return write_several(folder / "run.csv", taken), apart
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", BY)
 def test_hosts_in_one_log_have_the_figures_of_logs_of_their_own(
     logs: tuple[Path, list[Path]], by: str
@@ -175,6 +176,7 @@ def test_a_row_that_lost_its_host_counts_for_none(tmp_path: Path) -> None:
     assert any(f"{torn} damaged lines" in note for note in told["notes"])
 
 
+@pytest.mark.slow
 def test_the_usual_interval_is_that_of_the_log_however_many_hosts_it_has(tmp_path: Path) -> None:
     many = [f"gpu-{number:02}" for number in range(30)]
     path = write_several(tmp_path / "run.csv", ticks(dict.fromkeys(many, range(60)), range(60)))

@@ -127,6 +127,7 @@ def reported(log: Path, by: str) -> list[dict[str, Any]]:
     return lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_the_report_says_what_sql_says(seed: int, tmp_path: Path) -> None:
     log = write_log(tmp_path / "run.csv", shared_machine(seed))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 LLAMA = ENGINES["llama.cpp"]
 
 
-pytestmark = pytest.mark.usefixtures("patient")
+pytestmark = [pytest.mark.usefixtures("patient"), pytest.mark.slow]
 
 
 @pytest.fixture

@@ -34,6 +34,7 @@ from tests.stream.wire import (
 )
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(histories(), st.data())
 def test_what_is_read_is_what_was_written(snapshots: list[Snapshot], data: st.DataObject) -> None:

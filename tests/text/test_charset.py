@@ -92,6 +92,7 @@ def test_an_empty_variable_counts_as_unset() -> None:
     assert done.stdout == "ascii\n"
 
 
+@pytest.mark.slow
 def test_every_glyph_that_is_drawn_has_a_substitute() -> None:
     missing = {glyph for glyph in drawn() if substitute(glyph) == "?"}
     assert not missing, "add these to SUBSTITUTES in gpumon/text/charset.py"

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from textual.pilot import Pilot
     from textual.screen import Screen as TextualScreen
 
+pytestmark = pytest.mark.slow
+
 OPENED: dict[str, Callable[[], TextualScreen[Any]]] = {
     "end": lambda: EndDialog([Target(ProcessId(4711, 1), 0, user="ann")], 0),
     "columns": lambda: ColumnsDialog(("pid", "user")),

@@ -89,6 +89,7 @@ async def look(
     return text(pilot)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(60, 15), (80, 24), (200, 50)])
 @pytest.mark.parametrize(
     ("targets", "children"),
@@ -188,6 +189,7 @@ async def test_memory_of_processes_without_permission_is_not_promised() -> None:
         assert "will free about 40.0 GiB on GPU 0" in seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 20])
 async def test_children_of_another_are_marked(count: int) -> None:
     children = [another(pid, uid=BO, user="bo") for pid in range(count)]
@@ -242,6 +244,7 @@ def signal_of(dialog: EndDialog) -> str:
     return str(dialog.query_one("#send", Button).label).split()[1]
 
 
+@pytest.mark.slow
 async def test_moving_the_focus_never_chooses_a_signal() -> None:
     async with asked(TRAINING) as (dialog, pilot, answers):
         await look(pilot, dialog, [another(5)])
@@ -273,6 +276,7 @@ async def test_arrows_choose_a_signal_and_enter_moves_to_the_buttons() -> None:
         assert not answers
 
 
+@pytest.mark.slow
 async def test_without_a_permitted_target_nothing_can_be_sent() -> None:
     others = [another(pid, uid=BO, user="bo") for pid in range(5)]
     async with asked(*others, size=(100, 40)) as (dialog, pilot, answers):

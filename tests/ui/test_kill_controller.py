@@ -139,6 +139,7 @@ async def test_a_second_dialog_signals_only_the_processes_it_names(
         assert first.poll() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole_tree", [True, False])
 async def test_the_second_dialogs_tree_option_applies_and_not_the_firsts(
     family: Family, tmp_path: Path, whole_tree: bool
@@ -175,6 +176,7 @@ async def test_kill_for_the_rest_continues_the_same_session(
         assert not family.members()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGCONT, signal.SIGSTOP, signal.SIGTERM])
 async def test_kill_is_proposed_only_after_another_signal_had_time(
     family: Family, tmp_path: Path, number: signal.Signals
@@ -299,6 +301,7 @@ async def test_children_are_named_with_what_they_hold_and_where_they_run(
         assert found[second.id].started_at is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reason", "shown"),
     [
@@ -329,6 +332,7 @@ async def test_the_dialog_of_an_unlisted_holder_says_what_it_may_hold(
         assert freed == ("holds no GPU memory" if shown == "no GPU" else f"will free {shown}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left", [0, 12 * GIB])
 async def test_only_a_report_of_success_disappears_by_itself(
     family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int
@@ -361,6 +365,7 @@ async def test_only_a_report_of_success_disappears_by_itself(
         assert bool(app.kill_controller.reports) == bool(left)
 
 
+@pytest.mark.slow
 async def test_memory_is_compared_only_with_equally_new_process_lists(
     family: Family, tmp_path: Path
 ) -> None:
@@ -396,6 +401,7 @@ async def test_memory_is_compared_only_with_equally_new_process_lists(
         assert (back.returned, back.others) == (0, -9 * GIB)
 
 
+@pytest.mark.slow
 async def test_several_hung_sessions_delay_the_exit_no_longer_than_one(
     family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

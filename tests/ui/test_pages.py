@@ -629,6 +629,7 @@ def terminal() -> Iterator[Screen]:
         yield screen
 
 
+@pytest.mark.slow
 def test_in_a_terminal_cells_are_changed_and_background_work_does_not_prevent_the_exit(
     terminal: Screen,
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 from tests.ui.pictures import KINDS, SUMS, sums
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.usefixtures("utc")
 def test_every_picture_is_as_it_was(kind: str) -> None:

@@ -137,6 +137,7 @@ async def test_an_invalid_theme_cannot_be_kept(tmp_path: Path) -> None:
         assert kept == ["gpumon"]
 
 
+@pytest.mark.slow
 async def test_a_full_disk_is_reported_and_the_theme_is_applied(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,7 +33,10 @@ FLAGS = [
     *("--disable-background-networking", "--disable-component-update"),
 ]
 SMALL: ViewportSize = {"width": 640, "height": 400}
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here")
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here"),
+    pytest.mark.slow,
+]
 ON_SCREEN = """() => {
     const buffer = window.shown.buffer.active;
     const rows = [...Array(window.shown.rows).keys()];

@@ -8,6 +8,8 @@ import re
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from gpumon.config.keymap import KEYMAP
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.screen import PATIENCE
@@ -15,6 +17,8 @@ from tests.web.serving import Visit, serving, visiting
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.slow
 
 DOWN, ENTER, CTRL_P = "\x1b[B", "\r", "\x10"
 ESCAPE = "\x1b[27u"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+import pytest
+
 from gpumon.fleet.fleet import HostStatus
 from tests.driver import Driver, Owner, h100
 from tests.driver.owners import owners
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["lab"]  # a fixture
 
 
+@pytest.mark.slow
 async def test_hosts_over_ssh_are_seen_and_nothing_is_ended_there(lab: Lab) -> None:
     with (
         Driver([h100()] * 2) as one,
@@ -44,6 +47,7 @@ async def test_hosts_over_ssh_are_seen_and_nothing_is_ended_there(lab: Lab) -> N
         assert owner.poll() is None
 
 
+@pytest.mark.slow
 @needs_prometheus
 async def test_hosts_of_a_prometheus_are_seen(tmp_path: Path) -> None:
     with exporting("--demo", "-n", "0.5") as exporter:

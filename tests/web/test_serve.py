@@ -240,6 +240,7 @@ async def test_a_process_lasts_as_long_as_its_page(served: Served) -> None:
     await served.wait_children(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 async def test_however_the_server_ends_no_process_is_left(
     number: signal.Signals, machine: dict[str, str]
@@ -280,6 +281,7 @@ def test_ten_visitors_may_be_there_unless_told_otherwise(monkeypatch: pytest.Mon
     assert asked == [10, 2]
 
 
+@pytest.mark.slow
 async def test_one_more_visitor_than_may_be_is_told(machine: dict[str, str]) -> None:
     with serving("--visitors", "1", env=machine) as served:
         async with visiting(served) as visit:
@@ -410,6 +412,7 @@ async def test_a_browser_whose_network_is_dead_is_given_up(
         await until(lambda: not process.is_running(), "end of the program")
 
 
+@pytest.mark.slow
 async def test_a_program_that_does_not_end_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gpumon.web.visitor.END_SECONDS", 0.2)
     stubborn = (

@@ -38,6 +38,7 @@ def test_a_service_gets_the_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert body["type"] == "failure"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("installed")
 def test_what_fails_is_one_sentence_without_the_url() -> None:
     secret = "s3cr3t-t0ken"  # noqa: S105 - nobody has it

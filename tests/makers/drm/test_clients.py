@@ -162,6 +162,7 @@ def test_only_files_of_the_gpus_are_asked(room: Room, monkeypatch: pytest.Monkey
     assert [path.partition("/proc/")[2] for path in asked] == ["100/fdinfo/5"]
 
 
+@pytest.mark.slow
 def test_a_process_with_thousands_of_files_is_looked_through_once(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,7 @@ def test_a_week_of_eight_gpus_fits_into_its_bound(tmp_path: Path) -> None:
     assert size * 7 * 86400 < 500e6
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_a_file_that_is_cut_anywhere_keeps_what_is_before(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -115,6 +116,7 @@ def test_a_file_that_is_cut_anywhere_keeps_what_is_before(
     assert len(left) >= int(70 * (cut - header) / (len(whole) - header)) - 25
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_a_damaged_byte_costs_a_frame_at_most(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
@@ -164,6 +166,7 @@ def bomb() -> bytes:
     return frame
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "forge",
     [
@@ -196,6 +199,7 @@ def test_a_forged_file_is_left_out_in_bounded_memory(
         tracemalloc.stop()
 
 
+@pytest.mark.slow
 def test_a_long_row_of_unusable_files_is_passed_over(tmp_path: Path) -> None:
     (path,) = segments(archived(tmp_path, DEMO[:2]))
     header = path.read_bytes().partition(b"\n")[0]
@@ -303,6 +307,7 @@ def test_a_clock_that_is_set_back_moves_what_was_before(tmp_path: Path, restarte
     assert times == pytest.approx([NOON + number - 7200 for number in range(20)])
 
 
+@pytest.mark.slow
 def test_the_oldest_hours_go_first(tmp_path: Path) -> None:
     samples = [replace(DEMO[place % 200], time=NOON + 30 * place) for place in range(1200)]
     bound = Bounds(bytes=200_000)

@@ -19,6 +19,7 @@ from tests.recording.archive.archives import archived, demo_samples, plain, segm
 SEGMENT = "000002-20231114-120000.gpumon"
 
 
+@pytest.mark.slow
 def test_thousands_of_files_without_a_sample(tmp_path: Path) -> None:
     archived(tmp_path, [plain(0)])
     (whole,) = segments(tmp_path)

@@ -93,6 +93,7 @@ def test_a_clock_that_is_ahead_for_hours_removes_nothing(tmp_path: Path) -> None
     ]
 
 
+@pytest.mark.slow
 def test_a_clock_that_was_ahead_for_a_while_does_not_keep_what_is_old(tmp_path: Path) -> None:
     run(tmp_path, *NIGHT)
     run(tmp_path, NOON + 10 * YEAR)

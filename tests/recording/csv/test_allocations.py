@@ -200,6 +200,7 @@ jobs_of_any_kind = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(allocations=jobs_of_any_kind)
 def test_names_of_any_kind_make_cells_that_are_read_back(allocations: list[Allocation]) -> None:

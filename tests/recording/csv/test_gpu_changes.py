@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from msgspec.structs import replace
 
 from gpumon.makers.demo.source import DemoSource
@@ -16,6 +17,7 @@ from tests.log_headers import GPU_HEADER
 from tests.recording.csv.reading import lines_of
 
 
+@pytest.mark.slow
 def test_cells_that_change_in_any_way_are_read_as_in_a_row_of_its_own() -> None:
     chance = random.Random(7)
     clock = HandClock()

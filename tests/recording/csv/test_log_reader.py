@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.recording import CsvRecording
 
+pytestmark = pytest.mark.slow
+
 
 def samples_of(log: CsvRecording) -> list[Snapshot]:
     found = [log.at(time) for time in times_of(log)]

@@ -165,6 +165,7 @@ def test_a_log_that_was_gone_on_with_repeats_its_headings(tmp_path: Path) -> Non
     assert len(list(rows(path, ("index",), processes=False))) == 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [600, 637, 674])
 @pytest.mark.parametrize("key", ["index", "uuid", "pci.bus_id"])
 def test_cards_are_told_apart_by_what_there_is(
@@ -242,6 +243,7 @@ def test_what_cannot_be_read_gets_a_sentence(tmp_path: Path, content: str, says:
     assert says in caught.value.sentence
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", [WITH_UNITS, WITHOUT_UNITS], ids=["units", "nounits"])
 def test_a_last_line_that_breaks_off_is_no_row(tmp_path: Path, content: str) -> None:
     # A torn `30` could be the beginning of `300.00 W`.

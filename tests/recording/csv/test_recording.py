@@ -452,6 +452,7 @@ def test_zeros_that_a_crash_left_are_searched_once(
         assert shelf.last == NOON + 10
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 def test_a_huge_line_is_passed_over_without_being_held(tmp_path: Path) -> None:
     path = write_log(tmp_path / "run.csv", [busy(second) for second in range(20)])
@@ -770,6 +771,7 @@ edits = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edits=edits)
@@ -785,6 +787,7 @@ def test_mangled_logs_never_raise_anything_else(
     look_through(tmp_path / "run.csv")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edits=edits)
@@ -838,6 +841,7 @@ def read_damage(path: Path, columns: Sequence[CsvColumn], *, processes: bool) ->
     return damage
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edits=edits, seconds=st.integers(0, 30))

@@ -46,6 +46,7 @@ def assert_is(tape: CsvRecording, host: str, seconds: list[int]) -> None:
         assert_read_back(found, as_host(host, of_host(host, second)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["gpu-01", "gpu-02", "gpu-1"])
 def test_each_host_is_replayed_as_from_a_log_of_its_own(tmp_path: Path, host: str) -> None:
     path = write_several(tmp_path / "run.csv", ticks(ALWAYS, LONG))
@@ -61,6 +62,7 @@ def test_a_name_that_ends_as_another_one_is_another_host(tmp_path: Path) -> None
             assert_is(tape, host, [*seconds])
 
 
+@pytest.mark.slow
 def test_a_host_that_goes_and_comes_back_has_a_gap(tmp_path: Path) -> None:
     there = {"gpu-01": LONG, "gpu-02": range(500)}
     back = {"gpu-01": LONG, "gpu-02": range(800, 900)}
@@ -120,6 +122,7 @@ def test_a_host_that_comes_back_in_a_newer_part_is_seen_from_its_first_row(tmp_p
             assert_is(tape, "gpu-02", [*range(5), *range(100, 400)])
 
 
+@pytest.mark.slow
 def test_a_host_that_is_only_in_later_parts_or_only_in_older_ones_is_found(tmp_path: Path) -> None:
     thirds = (range(300), range(300, 600), range(600, 900))
     hosts = ({"gpu-01", "gpu-03"}, {"gpu-01", "gpu-02"}, {"gpu-01"})

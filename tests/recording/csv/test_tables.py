@@ -383,6 +383,7 @@ def test_a_log_that_grows_while_it_is_read_does_not_end_in_the_middle_of_a_line(
     assert damage == Damage()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("junk", [b"\n", b"x\n", b'"\n', b"timestamp,\n"])
 def test_much_junk_costs_little(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, junk: bytes
@@ -395,6 +396,7 @@ def test_much_junk_costs_little(
         assert len(looked_at) < 4000
 
 
+@pytest.mark.slow
 def test_a_quote_that_nobody_closes_costs_no_more_than_its_lines(tmp_path: Path) -> None:
     def seconds(lines: int) -> float:
         path = tmp_path / "run.csv"

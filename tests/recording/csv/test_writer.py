@@ -96,6 +96,7 @@ def test_a_log_is_continued_after_its_last_sample(log: Log) -> None:
     assert log.processes.read_bytes().count(b"timestamp") == 1
 
 
+@pytest.mark.slow
 def test_a_sample_cut_short_anywhere_is_cut_off_when_the_log_is_continued(log: Log) -> None:
     log.written(1, 2)
     lists, cards = log.processes.read_bytes(), log.gpus.read_bytes()

@@ -105,6 +105,7 @@ SNAPSHOTS = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(SNAPSHOTS, min_size=1, max_size=6))
 def test_what_goes_into_a_block_comes_out_of_it(snapshots: list[Snapshot]) -> None:
@@ -118,6 +119,7 @@ def test_a_value_that_is_out_of_bounds_comes_back(odd: float) -> None:
     assert [str(one.gpus[0].power_draw) for one in opened(given)] == ["1.5", str(odd)] * 3
 
 
+@pytest.mark.slow
 def test_a_fraction_where_the_model_has_none_comes_back() -> None:
     odd: Any = 1.5
     many = tuple(gpu(index=number) for number in range(2000))

@@ -358,6 +358,7 @@ def test_a_step_back_is_what_the_history_takes_for_one() -> None:
     assert STEP == history.STEP
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("count", "samples", "cards", "words"),
     [(300, 10, 64, 0), (3000, 2, 64, 0), (20, 30, 1, 32)],

@@ -40,6 +40,7 @@ def picture(hosts: tuple[HostSummary, ...], width: int, height: int, view: Fleet
     return "\n".join("".join(text for text, _ in row).rstrip() for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [3, 16, 100])
 @pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 def test_the_hosts_look_as_they_did(
@@ -56,6 +57,7 @@ def test_users_and_processes_look_as_they_did(
     assert picture(demo_hosts(16), *size, show_list(VIEW, listing)) == snapshot
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listing", FleetListing)
 @pytest.mark.parametrize("width", [1, 2, 7, 19, 33, 47, 61, 64, 79, 126, 130, 199, 301])
 def test_every_row_has_its_width(width: int, listing: FleetListing) -> None:

@@ -78,6 +78,7 @@ def sorted_by(heading: str) -> Callable[[Screen], bool]:
     return lambda screen: re.search(f"{heading}[▲▼]", screen.text()) is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sequence", "key"), zip(UNFINISHED, cycle("\x03q"), strict=False))
 def test_keys_act_again_after_a_sequence_that_never_ends(
     sequence: str, key: str, machine: dict[str, str]
@@ -95,6 +96,7 @@ def test_keys_act_again_after_a_sequence_that_never_ends(
         assert screen.wait_end() == 0
 
 
+@pytest.mark.slow
 def test_it_survives_what_a_terminal_sends_and_leaves_it_as_it_was(machine: dict[str, str]) -> None:
     with Screen(GPUMON, machine) as screen:
         screen.wait_for(READY)

@@ -6,6 +6,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.screen import Screen
 
 if TYPE_CHECKING:
@@ -69,6 +71,7 @@ def wait_for_line(screen: Screen, line: int, seen: int) -> None:
     screen.wait(lambda it: place in it.output[seen:], f"waiting for line {line}")
 
 
+@pytest.mark.slow
 def test_in_the_end_the_terminal_shows_what_a_repaint_shows() -> None:
     with Screen([sys.executable, "-c", PROGRAM], columns=110, lines=30) as screen:
         screen.wait_for(r"\n q quit")
@@ -141,6 +144,7 @@ TerminalRenderer.behind = lambda _: pathlib.Path(sys.argv[1]).exists()
 """
 
 
+@pytest.mark.slow
 def test_a_message_lasts_from_when_it_can_be_seen(tmp_path: Path) -> None:
     slow = tmp_path / "slow"
     with Screen([sys.executable, "-c", SLOW + PROGRAM, str(slow)], columns=110, lines=30) as screen:

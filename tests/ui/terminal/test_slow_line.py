@@ -7,6 +7,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 from gpumon.system.terminal_replies import MODE_QUERY
 from tests.bench.line import COLUMNS, LINES, Line
 from tests.bench.sight import Sight
@@ -49,6 +51,7 @@ class Watched:
             assert time.monotonic() < deadline, "it never is silent"
 
 
+@pytest.mark.slow
 def test_pending_rows_are_sent_until_the_screen_equals_a_repaint() -> None:
     with Line([sys.executable, "-c", PROGRAM], dict(os.environ), RATE) as line:
         watched = Watched(line)

@@ -66,6 +66,7 @@ USED: dict[str, tuple[type | ModuleType, str]] = {
 """Each name, where Textual has it, and what a user would notice without it."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", USED)
 def test_what_is_used_of_it_is_there(name: str) -> None:
     place, broken = USED[name]

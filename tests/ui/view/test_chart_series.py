@@ -72,6 +72,7 @@ def test_each_is_a_share_of_what_it_can_be() -> None:
     assert shares("util", gpu(utilization_gpu=None)) == {None}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cards", "size"), [(8, (160, 50)), (1, (100, 24)), (8, (100, 24))])
 def test_the_newest_column_shows_within_its_own_time_what_has_come(
     cards: int, size: tuple[int, int]
@@ -159,6 +160,7 @@ def eight() -> History:
     return seen(*cards, gpu(index=7, utilization_gpu=None, temperature_gpu=None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cards", [1, 2, 3, 5, 8, 9, 16])
 def test_a_screen_of_any_number_of_cards_is_whole(cards: int) -> None:
     history = seen(*(gpu(index=index) for index in range(cards)))

@@ -74,6 +74,7 @@ def many(count: int) -> list[Gpu]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 3, 8, 16])
 @pytest.mark.parametrize("size", [(80, 22), (100, 22), (120, 33), (200, 48), (60, 13), (40, 10)])
 def test_each_gpu_has_a_line_of_values_and_one_in_each_chart(

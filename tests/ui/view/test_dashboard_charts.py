@@ -166,6 +166,7 @@ def test_a_chart_stays_as_long_as_its_window_has_something_to_show() -> None:
             assert boxes(history, view=short) == boxes(history) == ([0] if second < 360 else [])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS)
 def test_a_chart_of_one_second_of_load_does_not_blink(window: ChartWindow) -> None:
     free = gpu(utilization_gpu=0, memory_used=0, memory_total=80 * GIB)
@@ -181,6 +182,7 @@ def test_a_chart_of_one_second_of_load_does_not_blink(window: ChartWindow) -> No
     assert boxes(history.as_of(before), view=view, dashboard=dashboard, now=before) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS)
 def test_load_while_another_screen_was_drawn_has_a_chart_within_seconds(
     window: ChartWindow,
@@ -347,6 +349,7 @@ def test_a_chart_is_drawn_no_more_than_once_a_second(
         assert max(drawn.count(one) for one in drawn) <= most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [(80, 24), (120, 35), (200, 50)])
 @pytest.mark.parametrize("start", [1800, 1809, 1823])
 def test_a_long_chart_shows_what_is_new_within_seconds(start: int, size: tuple[int, int]) -> None:

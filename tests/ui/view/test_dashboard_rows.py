@@ -151,6 +151,7 @@ def test_where_lists_are_rarer_than_samples_ages_are_those_of_each_sample_a_seco
         assert f" {int(now - came)}s " in "".join(text for text, _ in rows[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cards", [0, 1, 2, 3, 8, 16, 64])
 def test_every_row_is_whole_at_every_size(cards: int) -> None:
     shown = of_cards(cards)
@@ -329,6 +330,7 @@ def test_a_held_picture_keeps_its_words_while_the_history_goes_on() -> None:
     assert dashboard.rows(now, view, 100, 24).gpus == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listed_ago", [0.25, 5.0], ids=["new lists", "old lists"])
 def test_a_held_picture_keeps_what_it_tells_of_processes_however_it_is_drawn_again(
     listed_ago: float,
@@ -360,6 +362,7 @@ def test_a_held_picture_keeps_what_it_tells_of_processes_however_it_is_drawn_aga
     assert drawn(held)[1].replace("▸", " ") == live[1]
 
 
+@pytest.mark.slow
 def test_users_of_a_held_picture_are_those_of_its_moment_however_late_asked_for() -> None:
     history = History(conditions())
     dashboard, view = Dashboard(history), View(interval=0.5, listing=Listing.USERS)
@@ -393,6 +396,7 @@ def test_users_of_a_held_picture_are_those_of_its_moment_however_late_asked_for(
     assert drawn() == told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listing", [Listing.PROCESSES, Listing.USERS])
 def test_what_was_out_of_sight_when_the_picture_was_held_is_told_by_that_moment_too(
     listing: Listing,
@@ -430,6 +434,7 @@ def test_what_was_out_of_sight_when_the_picture_was_held_is_told_by_that_moment_
     assert drawn(view)[0] == live
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cards", [1, 8, 24], ids=["panels", "tiles", "lines"])
 @pytest.mark.parametrize("interval", [0.1, 0.5, 2.0])
 @pytest.mark.parametrize("ticks", [40, 44, 47])
@@ -707,6 +712,7 @@ def users_listed(*, sort: Sort, width: int = 100) -> list[str]:
     return ["".join(text for text, _ in row) for row in (*parts.rule, *parts.processes)]
 
 
+@pytest.mark.slow
 def test_users_are_sorted_by_each_of_their_own_columns() -> None:
     for column in USER_COLUMNS:
         both = []

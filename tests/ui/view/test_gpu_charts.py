@@ -82,6 +82,7 @@ def test_the_charts_look_as_they_did(size: tuple[int, int], snapshot: SnapshotAs
     assert picture(rows_of(seen(gap=range(130, 170)), *size)) == snapshot
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS, ids=lambda window: window.label)
 def test_every_row_is_whole_at_every_size(window: ChartWindow) -> None:
     history = seen()

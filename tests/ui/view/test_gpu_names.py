@@ -60,6 +60,7 @@ def test_a_wide_terminal_shows_every_name_in_full(width: int) -> None:
             assert f"{short_name(name)} " in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", range(60, 301, 10))
 def test_a_name_is_not_cut(width: int) -> None:
     for names in MODELS:

@@ -63,6 +63,7 @@ def test_the_line_looks_as_it_did(size: tuple[int, int], snapshot: SnapshotAsser
     assert "\n".join(lines(*size)) == snapshot
 
 
+@pytest.mark.slow
 def test_every_row_is_whole_at_every_width() -> None:
     for width in range(1, 300, 7):
         for tall in (1, 2):

@@ -165,6 +165,7 @@ def test_a_jump_in_time_fits_the_columns_at_once() -> None:
         assert widths(shown)["USER"] == 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("descending", [True, False])
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_the_arrow_of_each_column_fits_its_heading(width: int, descending: bool) -> None:

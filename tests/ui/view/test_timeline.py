@@ -336,6 +336,7 @@ def test_a_tape_that_does_not_answer_is_told_with_the_moment(width: int) -> None
     assert all(time_at(x, playing, width) is None for x in range(width))
 
 
+@pytest.mark.slow
 @given(
     st.integers(46, 300),
     st.floats(0.0, 1.0),

@@ -7,6 +7,7 @@ import functools
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -81,6 +82,7 @@ def rows_of(parts: Parts) -> dict[str, object]:
     return {name: getattr(parts, name) for name in parts.__struct_fields__ if name != "layout"}
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from([*KEYS, "next", "size"]), min_size=10, max_size=50), st.data())
 def test_drawing_twice_gives_equal_rows_and_leaves_everything_as_it_was(

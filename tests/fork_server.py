@@ -1,4 +1,4 @@
-"""Starts gpumon in terminals by a fork of a process that has imported it.
+"""Starts gpumon by a fork of a process that has imported it.
 
 A fresh interpreter takes two thirds of the CPU time of a short session to import gpumon and
 Textual. What is started here differs from it only in that the modules are there already, and in
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import array
 import atexit
+import contextlib
 import fcntl
 import gc
 import importlib
@@ -51,8 +52,8 @@ _AT_START = ("LD_", "LANG", "LC_", "MALLOC_", "PYTHON", "TEXTUAL", "ESCDELAY")
 """How the variables begin that an interpreter, its libraries or Textual read once."""
 _LONGEST = 1 << 20
 """Bytes of an order."""
-_DESCRIPTORS = 2
-"""Of an order: the terminal, and where the exit status is written."""
+_DESCRIPTORS = 4
+"""Of an order: the program's three, and where its exit status is written."""
 
 
 class _Order(NamedTuple):
@@ -63,12 +64,14 @@ class _Order(NamedTuple):
         arguments: Those after the module.
         environment: All of it.
         cwd: The folder to run in.
+        on_terminal: Whether its standard input becomes the controlling terminal of its own session.
     """
 
     module: str
     arguments: tuple[str, ...]
     environment: dict[str, str]
     cwd: str
+    on_terminal: bool
 
 
 class ForkedProgram:
@@ -130,10 +133,10 @@ class _Server:
             )
         atexit.register(self._close)
 
-    def start(self, order: _Order, terminal: int) -> ForkedProgram:
+    def start(self, order: _Order, streams: Sequence[int]) -> ForkedProgram:
         status, written = os.pipe()
         try:
-            descriptors = array.array("i", (terminal, written))
+            descriptors = array.array("i", (*streams, written))
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)]
             message = json.dumps(order).encode() + b"\n"
             self._socket.sendmsg([message[:1]], rights)
@@ -165,17 +168,81 @@ def start(
     Returns:
         The program, or ``None`` if it is none that can be forked.
     """
-    if len(command) < 3 or command[0] != sys.executable or command[1] != "-m":
+    if not _can_fork(command):
         return None
-    if command[2] not in _MODULES:
-        return None
+    return _start(command, (terminal,) * 3, environment, cwd, on_terminal=True)
+
+
+def run(
+    command: Sequence[str],
+    environment: Mapping[str, str] | None = None,
+    cwd: Path | str | None = None,
+    text: str = "",
+    timeout: float | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end as ``subprocess.run`` does, with files instead of pipes.
+
+    Args:
+        command: Program and arguments.
+        environment: Its environment; ``None`` is that of the test.
+        cwd: The folder in which it runs; ``None`` is that of the test.
+        text: What it can read.
+        timeout: Seconds after which it is killed.
+
+    Raises:
+        subprocess.TimeoutExpired: It was killed.
+    """
+    environment = os.environ if environment is None else environment
+    with contextlib.ExitStack() as stack:
+        streams = [
+            stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8")) for _ in range(3)
+        ]
+        streams[0].write(text)
+        streams[0].seek(0)
+        descriptors = [stream.fileno() for stream in streams]
+        program: ForkedProgram | subprocess.Popen[bytes]
+        if _can_fork(command):
+            program = _start(command, descriptors, environment, cwd, on_terminal=False)
+        else:
+            stdin, stdout, stderr = descriptors
+            program = subprocess.Popen(
+                command, stdin=stdin, stdout=stdout, stderr=stderr, env=environment, cwd=cwd
+            )
+        try:
+            status = program.wait(timeout)
+        finally:
+            program.kill()
+        said = []
+        for stream in streams[1:]:
+            stream.seek(0)
+            said.append(stream.read())
+    return subprocess.CompletedProcess(command, status, *said)
+
+
+def _can_fork(command: Sequence[str]) -> bool:
+    return (
+        len(command) > 2
+        and command[0] == sys.executable
+        and command[1] == "-m"
+        and command[2] in _MODULES
+    )
+
+
+def _start(
+    command: Sequence[str],
+    streams: Sequence[int],
+    environment: Mapping[str, str],
+    cwd: Path | str | None,
+    *,
+    on_terminal: bool,
+) -> ForkedProgram:
     at_start = {name: value for name, value in environment.items() if name.startswith(_AT_START)}
     key = tuple(sorted(at_start.items()))
     if key not in _servers:
         _servers[key] = _Server(at_start)
     folder = str(cwd or Path.cwd())
-    order = _Order(command[2], tuple(command[3:]), dict(environment), folder)
-    return _servers[key].start(order, terminal)
+    order = _Order(command[2], tuple(command[3:]), dict(environment), folder, on_terminal)
+    return _servers[key].start(order, streams)
 
 
 def _serve(orders: socket.socket) -> _Order:
@@ -199,10 +266,11 @@ def _serve(orders: socket.socket) -> _Order:
             _leave(running)
         while not message.endswith(b"\n"):
             message += orders.recv(_LONGEST)
-        terminal, status = descriptors
+        *streams, status = descriptors
         pid = os.fork()
         if pid:
-            os.close(terminal)
+            for stream in streams:
+                os.close(stream)
             running[pid] = status
             orders.send(b"%d" % pid)
             continue
@@ -211,12 +279,14 @@ def _serve(orders: socket.socket) -> _Order:
         orders.close()
         for descriptor in (woken, wakes, status, *running.values()):
             os.close(descriptor)
-        os.setsid()
-        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
-        for descriptor in (0, 1, 2):
-            os.dup2(terminal, descriptor)
-        os.close(terminal)
-        return _Order(*json.loads(message))
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        order = _Order(*json.loads(message))
+        if order.on_terminal:
+            os.setsid()
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        return order
 
 
 def _tell(descriptor: int, status: int) -> None:
@@ -253,7 +323,7 @@ def _become(order: _Order) -> None:
             encoding=old.encoding,
             errors=old.errors,
             closefd=False,
-            buffering=1 if mode == "w" else -1,
+            buffering=1 if descriptor == 2 or os.isatty(descriptor) else -1,
         )
         setattr(sys, name, new)
         setattr(sys, f"__{name}__", new)

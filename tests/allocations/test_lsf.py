@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
 import sys
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -15,12 +14,14 @@ from gpumon.allocations import local_allocations
 from gpumon.allocations.lsf import LsfAllocations, LsfJob, jobs_of
 from gpumon.allocations.programs import Printed
 from gpumon.model.allocations import Allocation
+from tests import fork_server
 from tests.build import gpu, snapshot
 from tests.clock import HandClock
 from tests.driver import Driver, h100
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -230,13 +231,10 @@ def test_select_asks_the_program_and_stays_within_the_job(
     with Driver([h100() for _ in range(3)]) as driver:
 
         def select(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
+            return fork_server.run(
                 [sys.executable, "-m", "gpumon", "select", *arguments, "--format", "index"],
-                env={**driver.env(), **variables},
-                capture_output=True,
-                text=True,
+                {**driver.env(), **variables},
                 timeout=PATIENCE,
-                check=False,
             )
 
         assert select().stdout.strip() == "1"

@@ -27,6 +27,7 @@ from gpumon.cli.parser import Formatter, make_parser
 from gpumon.makers.source import SourceError
 from gpumon.sampling.gpu_sampler import take_one
 from gpumon.ui.session import SnapshotBuffer
+from tests import fork_server
 from tests.build import NOON
 from tests.build import snapshot as build_snapshot
 from tests.command import run_here
@@ -46,14 +47,8 @@ def gpumon(
     *arguments: str, env: Mapping[str, str] = os.environ
 ) -> subprocess.CompletedProcess[str]:
     """Run gpumon where nothing is a terminal, and where help is 80 columns wide."""
-    return subprocess.run(
-        [*GPUMON, *arguments],
-        env={**env, "COLUMNS": "80", "NO_COLOR": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
+    return fork_server.run(
+        [*GPUMON, *arguments], {**env, "COLUMNS": "80", "NO_COLOR": "1"}, timeout=PATIENCE
     )
 
 
@@ -150,14 +145,7 @@ def test_the_versions_of_all_that_a_bug_report_needs_are_a_line_each(driver: Dri
     # A driver that hangs answers nothing, and need not be asked.
     driver.system.hang("nvmlInit_v2")
     driver.cards[0].hang()
-    done = subprocess.run(
-        [*GPUMON, "--version"],
-        env=driver.env(),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = fork_server.run([*GPUMON, "--version"], driver.env(), timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
     ours, python, textual, nvidia = done.stdout.splitlines()
     assert ours == f"gpumon {__version__}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import lives
+from tests import fork_server, lives
 from tests.driver import GIB, Driver, Owner, buried, h100, owners
 from tests.screen import PATIENCE, Screen
 
@@ -43,15 +43,7 @@ class Machine:
     def end(
         self, *arguments: object, command: Sequence[str] = END
     ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, *map(str, arguments)],
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
+        return fork_server.run([*command, *map(str, arguments)], self.env, timeout=PATIENCE)
 
     @property
     def logged(self) -> list[tuple[int, str, str]]:
@@ -395,19 +387,13 @@ def test_the_demo_has_processes_to_end() -> None:
         check=True,
     )
     pid = json.loads(listed.stdout)["processes"][0]["pid"]
-    done = subprocess.run(
-        [*END, "--demo", str(pid), "--dry-run"], capture_output=True, text=True, check=False
-    )
+    done = fork_server.run([*END, "--demo", str(pid), "--dry-run"])
     assert f"{pid}:" in done.stdout
 
 
 def test_without_a_driver_it_says_so(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*END, "4711", "--yes"],
-        env={**os.environ, "LD_LIBRARY_PATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = fork_server.run(
+        [*END, "4711", "--yes"], {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
     )
     assert done.returncode == 1
     assert done.stderr.startswith("gpumon: ")

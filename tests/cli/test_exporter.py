@@ -12,6 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
+from tests import fork_server
 from tests.absent import ABSENT
 from tests.command import run_here
 from tests.driver import Driver, h100
@@ -59,12 +60,9 @@ def test_a_port_that_is_taken_is_a_sentence() -> None:
 
 def test_a_gpu_that_is_not_there_is_a_sentence() -> None:
     with Driver([h100()]) as driver:
-        done = subprocess.run(
+        done = fork_server.run(
             [sys.executable, "-m", "gpumon", "--gpus", "7", "exporter", "--listen", "127.0.0.1:0"],
-            env=driver.env(),
-            capture_output=True,
-            text=True,
-            check=False,
+            driver.env(),
         )
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (

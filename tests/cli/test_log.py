@@ -20,6 +20,7 @@ from gpumon.recording.csv.csv_log import CsvLog
 from gpumon.recording.recorder import LogStatus
 from gpumon.text.formatting import cell_width
 from gpumon.text.status_line import StatusLine
+from tests import fork_server
 from tests.build import NOON, gpu, process, snapshot
 from tests.command import run_here
 from tests.recording.csv.command import logging, rows, run_log, wait_until
@@ -59,11 +60,9 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence(
 
 
 def test_what_is_shown_cannot_be_chosen_for_a_log(tmp_path: Path) -> None:
-    done = subprocess.run(
+    done = fork_server.run(
         [sys.executable, "-m", "gpumon", "--filter", "ann", "log", str(tmp_path / "run.csv")],
-        capture_output=True,
-        text=True,
-        check=False,
+        os.environ,
     )
     assert done.returncode == 2
     assert "--filter has no effect on gpumon log" in done.stderr
@@ -72,11 +71,8 @@ def test_what_is_shown_cannot_be_chosen_for_a_log(tmp_path: Path) -> None:
 def test_options_before_the_command_count_too(tmp_path: Path) -> None:
     path = tmp_path / "run.csv"
     before = ["--demo", "--gpus", "1-2", "--user", "ann", "-n", "0.1"]
-    done = subprocess.run(
-        [sys.executable, "-m", "gpumon", *before, "log", str(path), "--for", "0.5"],
-        capture_output=True,
-        text=True,
-        check=False,
+    done = fork_server.run(
+        [sys.executable, "-m", "gpumon", *before, "log", str(path), "--for", "0.5"], os.environ
     )
     assert done.returncode == 0
     assert "a sample every 0.1 s" in done.stderr

@@ -26,6 +26,7 @@ from gpumon.cli.dashboard import DashboardCommand
 from gpumon.cli.machine_options import FleetOptions
 from gpumon.cli.option_groups import OptionGroup
 from gpumon.cli.parser import make_parser
+from tests import fork_server
 from tests.command import run_here
 from tests.driver import Driver, Owner, h100
 from tests.screen import PATIENCE
@@ -310,15 +311,11 @@ def driver() -> Iterator[Driver]:
 
 
 def run(driver: Driver, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
+    return fork_server.run(
         [sys.executable, "-m", "gpumon", *words],
-        env={**driver.env(), "XDG_CONFIG_HOME": str(folder)},
+        {**driver.env(), "XDG_CONFIG_HOME": str(folder)},
         cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
         timeout=PATIENCE,
-        check=False,
     )
 
 

@@ -16,6 +16,7 @@ import pytest
 from gpumon.model.time_shift import TimeShift
 from gpumon.recording.archive import Archive
 from gpumon.scheduling.locks import Locks
+from tests import fork_server
 from tests.driver import GIB, Driver, Owner, h100, h100_mig, owners, rtx4090
 from tests.lives import NEEDS_ALL_PIDS
 from tests.recording.archive.archives import archived
@@ -50,15 +51,7 @@ def driver(locks: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
 def select(
     driver: Driver, *arguments: str, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*SELECT, *arguments],
-        env={**driver.env(), **(env or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    return fork_server.run([*SELECT, *arguments], {**driver.env(), **(env or {})}, timeout=PATIENCE)
 
 
 def printed(driver: Driver, *arguments: str, env: Mapping[str, str] | None = None) -> str:
@@ -275,14 +268,10 @@ def test_the_table_and_select_agree_whether_a_card_is_free(
         driver.cards[0].memory_used, driver.cards[0].utilization_gpu = used, busy
         assert state_on_screen(driver, 0) == state
         done = select(driver, env={"GPUMON_LOCK_DIR": locks})
-        waited = subprocess.run(
+        waited = fork_server.run(
             [sys.executable, "-m", "gpumon", "wait", "--timeout", "1"],
-            env={**driver.env(), "GPUMON_LOCK_DIR": locks},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
+            {**driver.env(), "GPUMON_LOCK_DIR": locks},
             timeout=PATIENCE,
-            check=False,
         )
     assert (done.returncode, waited.returncode) == ((0, 0) if reason is None else (1, 124))
     for told in (done.stderr, waited.stderr):

@@ -26,6 +26,7 @@ from gpumon.makers.demo import DemoSource
 from gpumon.model.processes import Container, Workload
 from gpumon.model.snapshot import GPU_METRICS
 from gpumon.sampling.enrichment import Lookup
+from tests import fork_server
 from tests.build import GivenMachine
 from tests.driver import GIB, MIB, Driver, Owner, gb10, h100, h100_mig, owners, rtx4090
 from tests.sampling.test_enrichment import FakeHost, Hang
@@ -93,16 +94,9 @@ NAMES = (
 
 
 def snapshot(*arguments: str, env: Mapping[str, str] = os.environ, said: str = "") -> str:
-    done = subprocess.run(
-        [*GPUMON, "snapshot", *arguments],
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert (done.returncode, done.stderr.decode()) == (0, said)
-    return done.stdout.decode()
+    done = fork_server.run([*GPUMON, "snapshot", *arguments], env, timeout=PATIENCE)
+    assert (done.returncode, done.stderr) == (0, said)
+    return done.stdout
 
 
 class Machine:

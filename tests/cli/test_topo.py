@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import fork_server
 from tests.driver import Driver, a100, h100, rtx4090
 from tests.makers.amd.machines import NAMES, add, add_kfd_node
 from tests.makers.amd.test_links import add_link
 from tests.tree_machine import COMMAND, live_tree
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
@@ -27,14 +28,7 @@ GPUMON = [sys.executable, "-m", "gpumon"]
 def topo(
     *arguments: str, env: Mapping[str, str] | None = None, command: Sequence[str] = GPUMON
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*command, "topo", *arguments],
-        env=env or os.environ,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    return fork_server.run([*command, "topo", *arguments], env or os.environ, timeout=60)
 
 
 def matrix(text: str) -> dict[str, list[str]]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.sampling.gpu_sampler import PATIENCE as PATIENCE_OF_A_LOOK
+from tests import fork_server
 from tests.command import run_here
 from tests.driver import GIB, Driver, Owner, h100
 from tests.scheduling.holding import holder
@@ -46,15 +47,7 @@ def release(driver: Driver, index: int) -> None:
 
 
 def run(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*WAIT, *arguments],
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    return fork_server.run([*WAIT, *arguments], env, timeout=PATIENCE)
 
 
 def test_a_free_card_is_not_waited_for(driver: Driver) -> None:

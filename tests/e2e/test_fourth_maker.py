@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import fork_server
 from tests.acme import FOLDER, PID
 from tests.screen import Screen
 
@@ -34,9 +35,7 @@ class Acme:
 
     def printed(self, *arguments: str, status: int | None = 0) -> str:
         """What a command prints; to standard error, too, if it is to fail."""
-        done = subprocess.run(
-            [*GPUMON, *arguments], env=self.env, capture_output=True, text=True, check=False
-        )
+        done = fork_server.run([*GPUMON, *arguments], self.env)
         assert status in (None, done.returncode), done.stderr
         return done.stdout + (done.stderr if status else "")
 

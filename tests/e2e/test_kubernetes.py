@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import fork_server
 from tests.driver import Driver, h100
 from tests.kubelet import Kubelet, container, pod
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -41,15 +42,7 @@ def driver(kubelet: Kubelet) -> Iterator[Driver]:
 
 
 def run(driver: Driver, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*GPUMON, *arguments],
-        env=driver.env(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    return fork_server.run([*GPUMON, *arguments], driver.env(), timeout=PATIENCE)
 
 
 def test_select_leaves_the_gpus_of_pods(driver: Driver) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import tree_machine
+from tests import fork_server, tree_machine
 from tests.driver import Driver, Owner, h100
 from tests.makers.amd import machines
 from tests.makers.drm.trees import write
@@ -73,9 +73,7 @@ class Machine:
         write(self.folder / "mem_info_vram_used", f"{GIB // 4}\n")
 
     def printed(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [*self.command, *arguments], env=self.env, capture_output=True, text=True, check=False
-        )
+        done = fork_server.run([*self.command, *arguments], self.env)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -223,11 +221,9 @@ def test_a_processors_gpu_stays_out_of_the_way_until_it_is_asked_for(tmp_path: P
 
 
 def test_other_machines_choose_their_drivers_themselves() -> None:
-    done = subprocess.run(
+    done = fork_server.run(
         [sys.executable, "-m", "gpumon", "snapshot", "--hosts", "a", "--backend", "amdgpu"],
-        capture_output=True,
-        text=True,
-        check=False,
+        os.environ,
     )
     assert done.returncode == 2
     assert "--backend means this machine: leave out --hosts." in done.stderr

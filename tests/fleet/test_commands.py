@@ -7,7 +7,6 @@ import io
 import json
 import os
 import shlex
-import subprocess
 import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpumon.scheduling.locks import Locks
+from tests import fork_server
 from tests.command import run_here
 from tests.driver import GIB, Driver, Owner, h100, owners, rtx4090
 from tests.fleet.conftest import ROOT, environment
@@ -23,6 +23,7 @@ from tests.fleet.sshd import Lab, fault
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
@@ -44,15 +45,8 @@ class Site:
         self, *arguments: str, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run gpumon, with the client that knows the hosts."""
-        return subprocess.run(
-            [*GPUMON, *arguments],
-            env={**os.environ, **(env or {})},
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
+        return fork_server.run(
+            [*GPUMON, *arguments], {**os.environ, **(env or {})}, cwd=ROOT, timeout=PATIENCE
         )
 
     def on(
@@ -255,13 +249,10 @@ def test_a_host_without_answer_is_not_waited_for_longer_than_the_limit(tmp_path:
     client.chmod(0o755)
     ssh = shlex.quote(str(client))
     for command in ("snapshot", "select"):
-        done = subprocess.run(
+        done = fork_server.run(
             [*GPUMON, command, "--hosts", "gpu-01", "--ssh", ssh, "--timeout", "0.3s"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
+            os.environ,
             timeout=PATIENCE,
-            check=False,
         )
         assert done.returncode == 1
         assert "gpu-01: no answer within 0.3s" in done.stderr

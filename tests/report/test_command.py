@@ -31,6 +31,7 @@ from gpumon.report.figures import BY
 from gpumon.report.output import print_report
 from gpumon.report.plot import draw
 from gpumon.text.time_parsing import day_and_time
+from tests import fork_server
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.report.logs import changed, lines_of, write_log
 
@@ -718,12 +719,7 @@ def test_what_draws_is_bounded_whatever_comes() -> None:
     ids=["name", "path", "file"],
 )
 def test_a_name_that_the_system_refuses_is_told(command: list[str], name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "gpumon", *command, name],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = fork_server.run([sys.executable, "-m", "gpumon", *command, name])
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"gpumon: {name} cannot be read: ")
     assert done.stderr.count("\n") == 1

@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +15,13 @@ from gpumon.config import load
 from gpumon.report.figures import BY
 from gpumon.report.output import print_report
 from gpumon.report.price import Price, digits_for
+from tests import fork_server
 from tests.build import process
 from tests.report.logs import write_log
 from tests.report.test_command import busy, report, table
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
 EUR = Price(0.5, "EUR", 400.0)
@@ -95,13 +96,10 @@ def test_small_costs_have_more_digits(largest: float | None, digits: int) -> Non
 def run(*arguments: str, config: str = "", folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / "gpumon").mkdir(exist_ok=True)
     (folder / "gpumon/config.toml").write_text(config, encoding="utf-8")
-    return subprocess.run(
+    return fork_server.run(
         [sys.executable, "-m", "gpumon", "report", *arguments],
-        env={**os.environ, "XDG_CONFIG_HOME": str(folder)},
-        capture_output=True,
-        text=True,
+        {**os.environ, "XDG_CONFIG_HOME": str(folder)},
         timeout=60,
-        check=False,
     )
 
 

@@ -213,6 +213,7 @@ def test_gpumon_remote_imports_no_driver_and_no_source_of_samples() -> None:
     assert not {name for name in imported if name.startswith(("pynvml", "gpumon.makers."))}
 
 
+@pytest.mark.slow
 def test_tests_use_public_names_so_that_a_room_can_be_built_anew() -> None:
     """Nor do the programs in their texts use private ones."""
 

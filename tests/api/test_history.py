@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.slow
 def test_it_has_every_snapshot_and_the_gaps(tmp_path: Path) -> None:
     taken = demo_samples(300)
     taken = [*taken[:200], *map(TimeShift(5000).snapshot, taken[200:])]

@@ -527,6 +527,7 @@ sys.exit(main(["--demo"]))
 """Control C while a module is imported, perhaps while that makes a class or runs a callback."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "where"),
     [

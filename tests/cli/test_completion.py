@@ -180,6 +180,7 @@ def test_bash_offers_for_each_value_what_the_option_takes(folder: Path) -> None:
         assert offered == (expected or set()), line
 
 
+@pytest.mark.slow
 @needs("bash")
 def test_bash_offers_for_each_operand_what_the_command_takes(folder: Path) -> None:
     lines = sorted({*COMMANDS, *OPERANDS})

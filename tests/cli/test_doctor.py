@@ -74,6 +74,7 @@ def test_json_says_the_same_with_a_schema_and_the_worst_verdict() -> None:
     assert done.returncode == (report["verdict"] == "fail")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("code", "told"), [(9, "not loaded"), (18, "upgraded"), (4, "permission")])
 def test_a_driver_that_refuses_is_told_in_its_words(code: int, told: str) -> None:
     with Driver([h100()]) as driver:

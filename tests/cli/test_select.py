@@ -106,6 +106,7 @@ def test_json_tells_all_of_it(driver: Driver) -> None:
     assert json.loads(none.stdout)["cuda_visible_devices"] is None
 
 
+@pytest.mark.slow
 def test_mig_devices_are_chosen_where_they_are_asked_for(driver: Driver) -> None:
     told = json.loads(printed(driver, "--mig", "--free", "5G", "--format", "json"))
     assert told["cuda_visible_devices"].startswith("MIG-")

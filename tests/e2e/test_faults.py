@@ -129,6 +129,7 @@ def test_a_card_that_hangs_from_the_start_leaves_the_others_usable(
         assert screen.wait_end() == 0
 
 
+@pytest.mark.slow
 def test_cards_that_hang_from_the_start_one_and_all_leave_the_screen_alive(driver: Driver) -> None:
     for card in driver.cards:
         card.hang()
@@ -394,6 +395,7 @@ def test_where_no_thread_can_be_started_a_check_of_doctor_says_so(driver: Driver
     assert "PASS version" in said
 
 
+@pytest.mark.slow
 def test_when_memory_runs_out_it_lives_on_or_ends_with_a_sentence(driver: Driver) -> None:
     # Threads of this size cannot take over the stack of one that has ended.
     command = [sys.executable, "-c", STARVED, "64", "0", "-n", "0.1"]
@@ -515,6 +517,7 @@ def test_without_anything_to_read_keys_from_it_says_what_to_use(closed: str) -> 
         assert screen.attributes() == screen.attributes_before
 
 
+@pytest.mark.slow
 @pytest.mark.root
 @needs("unshare")
 @needs("setpriv")

@@ -130,6 +130,7 @@ def test_a_signal_finds_it_and_the_terminal_is_restored() -> None:
         assert screen.attributes() == screen.attributes_before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "somewhere", [WHERE_PYTHON_REPLACES_WHAT_IS_RAISED, WHERE_PYTHON_DROPS_WHAT_IS_RAISED]
 )

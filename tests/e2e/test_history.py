@@ -98,6 +98,7 @@ def test_the_night_is_there_in_the_morning(driver: Driver, tmp_path: Path) -> No
         screen.wait_for(r"HISTORY +ada-07")
 
 
+@pytest.mark.slow
 def test_a_copy_of_it_is_replayed(tmp_path: Path) -> None:
     folder = archived(tmp_path / "copy", demo_samples(90))
     with Screen([*GPUMON, "replay", str(folder), "--paused"], dict(os.environ), 160, 40) as screen:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
 from tests.demo import COARSE_DEMO
 from tests.e2e.test_terminal import READY
 from tests.screen import Screen
@@ -11,6 +13,7 @@ from tests.screen import Screen
 DOWN, LEFT = "\x1b[B", "\x1b[D"
 
 
+@pytest.mark.slow
 def test_a_job_is_selected_folded_tagged_and_opened_by_its_heading() -> None:
     with Screen(COARSE_DEMO) as screen:
         screen.wait_for(READY)

@@ -27,6 +27,7 @@ def marked(screen: Screen) -> str:
     return next((row.split()[2] for row in screen.rows() if row.startswith("▸")), "")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("vim")
 def test_vim_scrolls_the_help_page_and_a_slash_begins_a_search() -> None:
     def begins(screen: Screen) -> str:

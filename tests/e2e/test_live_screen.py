@@ -88,6 +88,7 @@ def test_every_number_on_screen_is_the_drivers(driver: Driver) -> None:
         assert "570.124.06" in screen.rows()[0]
 
 
+@pytest.mark.slow
 def test_what_the_dashboard_does_not_show_is_asked_for_at_every_sample_by_a_log_only(
     driver: Driver, tmp_path: Path
 ) -> None:
@@ -304,6 +305,7 @@ def test_old_drivers_that_lack_functions_are_read_by_older_ones(without: list[st
         assert [process["pid"] for process in shown["processes"]] == [started[0].pid]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "words"),
     [

@@ -202,6 +202,7 @@ PROCESS_TEXTS = [
 # How it ends
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_log_that_is_told_to_end_has_not_failed(
     driver: Driver, tmp_path: Path, number: signal.Signals
@@ -254,6 +255,7 @@ def test_a_dropped_connection_ends_it_with_every_row_whole(driver: Driver, tmp_p
     assert rows(path)
 
 
+@pytest.mark.slow
 def test_kill_9_loses_nothing_that_was_written_and_the_log_goes_on(
     driver: Driver, tmp_path: Path
 ) -> None:

@@ -94,6 +94,7 @@ def amd(tmp_path: Path) -> Iterator[Machine]:
         yield machine
 
 
+@pytest.mark.slow
 def test_without_nvidias_driver_plain_gpumon_shows_amds_gpu(amd: Machine) -> None:
     with Screen([*amd.command, "-n", "0.2"], amd.env, 100, 24) as screen:
         text = screen.wait_for(rf"RX 6900 XT[\s\S]*{amd.job.pid}")

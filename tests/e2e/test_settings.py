@@ -232,6 +232,7 @@ def test_a_broken_file_is_told_of_on_standard_error_by_commands(tmp_path: Path) 
 SMI = "timestamp, index, uuid, name, memory.used [MiB], memory.free [MiB], memory.total [MiB]\n"
 
 
+@pytest.mark.slow
 def test_a_replay_goes_by_thresholds_and_units_too(tmp_path: Path) -> None:
     log = tmp_path / "smi.csv"
     used = [10000] * 30 + [50000] * 90

@@ -146,6 +146,7 @@ def test_a_held_picture_is_explained_and_not_what_happened_since() -> None:
             screen.wait_for(TOP + r"▲ GPU 0: hot[\s\S]*too hot \(90 °C\)")
 
 
+@pytest.mark.slow
 def test_the_worst_state_of_a_host_is_explained_in_the_list_of_hosts() -> None:
     with Screen(FLEET) as screen:
         screen.wait_for(ALL)

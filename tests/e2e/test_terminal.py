@@ -247,6 +247,7 @@ def test_any_size_at_any_moment_shows_what_a_fresh_start_at_that_size_shows() ->
             screen.wait(lambda it: it.text() == held, "waiting for the same picture")
 
 
+@pytest.mark.slow
 def test_a_size_that_is_told_late_does_not_stand_for_the_one_that_came_after_it() -> None:
     # Python calls a signal's function within another one: the second size is told first.
     nested = (
@@ -404,6 +405,7 @@ def test_the_cursor_stays_on_its_process_whatever_the_sort_does() -> None:
         screen.wait_gone("▸")
 
 
+@pytest.mark.slow
 def test_a_filter_that_arrives_in_one_packet_loses_no_letter_and_keys_after_it_are_commands() -> (
     None
 ):
@@ -570,6 +572,7 @@ def assert_keys_are_read(program: str) -> None:
         assert left_clean(screen)
 
 
+@pytest.mark.slow
 @pytest.mark.root  # or a limit of open files that root has raised
 def test_keys_are_read_among_thousands_of_open_files() -> None:
     crowded = (

@@ -35,6 +35,7 @@ def test_the_key_opens_the_matrix_and_the_past_has_none() -> None:
         screen.wait_for(r"The topology is not recorded\. Go back to now to see it\.")
 
 
+@pytest.mark.slow
 def test_a_driver_that_hangs_shows_the_bus_and_does_not_hold_the_page() -> None:
     with Driver([h100(), h100()]) as driver, screen_with_driver(driver) as screen:
         screen.wait_for(r"GPU[\s\S]*q quit")

@@ -263,6 +263,7 @@ def test_where_no_thread_can_be_started_the_next_client_is_answered(
     assert answer_to(port_of(quick), REQUEST).startswith(b"HTTP/1.0 200 ")
 
 
+@pytest.mark.slow
 def test_a_full_server_can_be_ended() -> None:
     with ExitStack() as open_ones:
         with serving(room_after=3600.0) as started:

@@ -376,6 +376,7 @@ def quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
+@pytest.mark.slow
 @given(typed | st.builds(lambda *parts: "".join(parts), typed, known_terms, typed))
 def test_no_text_brings_anything_but_a_filter_or_a_marked_error(text: str) -> None:
     try:

@@ -176,6 +176,7 @@ def test_select_as_json_has_the_selection_of_one_machine(site: Site) -> None:
     assert [one["index"] for one in told["selection"]["chosen"]] == [0]
 
 
+@pytest.mark.slow
 def test_what_this_machine_allows_does_not_matter_and_reservations_there_do(
     site: Site, tmp_path: Path
 ) -> None:

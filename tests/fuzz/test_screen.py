@@ -207,6 +207,7 @@ async def test_whatever_is_pressed_nothing_raises_and_nobody_else_is_signalled(
         assert not thread.is_alive()
 
 
+@pytest.mark.slow
 async def test_the_guard_sees_a_signal_that_was_asked_for_and_one_that_was_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,6 +70,7 @@ def all_taken(screen: Screen) -> bool:
     return screen.unread() == 0 or screen.process.poll() is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_comes_from_the_terminal_it_ends_well(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)

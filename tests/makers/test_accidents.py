@@ -37,6 +37,7 @@ def until(room: Room, true: Callable[[Snapshot], object]) -> Snapshot:
     return snapshot
 
 
+@pytest.mark.slow
 def test_the_kernel_log_is_in_the_snapshots_with_its_own_times_for_ten_minutes(
     furnish: Furnish,
 ) -> None:

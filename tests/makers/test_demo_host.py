@@ -173,6 +173,7 @@ def test_power_energy_and_memory_agree_whatever_was_signalled(
         assert sum(use.sm or 0 for use in held) <= (new.utilization_gpu or 0) + len(held)
 
 
+@pytest.mark.slow
 def test_one_time_is_one_snapshot_after_a_signal_too(demo: Demo) -> None:
     told = list(demo.source.past())
     demo.clock.now += 30

@@ -348,6 +348,7 @@ def test_nothing_is_told_while_older_reports_are_to_come() -> None:
     assert reports.nothing_to_report
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpus", [1, 500])
 def test_a_flood_is_bounded(gpus: int) -> None:
     reports = XidReports()

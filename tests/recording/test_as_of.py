@@ -288,6 +288,7 @@ def test_who_ended_long_ago_is_known_to_have_rested_as_of_then() -> None:
     assert history.as_of(seen[-1]).gpu_seconds("ann") == 300.0
 
 
+@pytest.mark.slow
 def test_of_what_comes_and_goes_all_day_the_longest_and_the_newest_are_kept() -> None:
     """A card that rests for three seconds of four; and once, early, for a minute."""
     history = History(CONDITIONS)

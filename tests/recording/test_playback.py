@@ -131,6 +131,7 @@ def test_a_moment_is_as_it_was_when_it_was_now_wherever_one_comes_from() -> None
             ]
 
 
+@pytest.mark.slow
 def test_the_hours_of_users_are_known_closely() -> None:
     was = live()
     deck = Deck(ListTape(demo()), demo_history())
@@ -139,6 +140,7 @@ def test_the_hours_of_users_are_known_closely() -> None:
         assert hours == pytest.approx(was[moment][1], rel=0.01, abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speed", [1.0, 100.0, 1000.0])
 def test_a_moment_reached_by_playing_is_the_same(speed: float) -> None:
     moment = MOMENTS[5]
@@ -154,6 +156,7 @@ def test_a_moment_reached_by_playing_is_the_same(speed: float) -> None:
     assert told(shown, history) == live()[moment][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("speed", [1.0, 100.0, 1000.0])
 def test_nothing_that_lasts_breaks_off_while_it_is_played(speed: float) -> None:
     """GPUs 2, 3 and 5 are hot, idle and stuck for hours."""

@@ -181,6 +181,7 @@ def test_why_there_is_no_connection_is_what_the_program_says(
     assert refused.sentence == f"{ABSENT}/ssh cannot be started: No such file or directory"
 
 
+@pytest.mark.slow
 def test_an_end_that_nobody_asked_about_is_not_believed(
     connect: Callable[..., RemoteHost], family: Family
 ) -> None:

@@ -112,6 +112,7 @@ def test_a_log_of_several_hosts_and_logs_of_each_say_the_same(tmp_path: Path) ->
     assert [line["host"] for line in only["lines"]] == ["gpu-02"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "found"),
     [

@@ -135,6 +135,7 @@ def values_of(word: str) -> str:
     return f"NVIDIA RTX A6000, {word}, 0 MiB, 49140 MiB, {word}, {word}"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_chunks")
 @pytest.mark.parametrize(
     ("word", "status", "event"),
@@ -181,6 +182,7 @@ LEFT_BY_GPU = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_chunks")
 @pytest.mark.parametrize("lost", [0, 1, 2])
 @pytest.mark.parametrize("left", LEFT_BY_GPU.values(), ids=LEFT_BY_GPU)
@@ -392,6 +394,7 @@ def test_two_programs_that_write_one_log_count_once(
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_chunks")
 @pytest.mark.parametrize("key", ["index", "pci.bus_id", "uuid"])
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
@@ -756,6 +759,7 @@ def test_a_zone_is_what_follows_the_time_of_day(text: str, *, are_local: bool) -
     assert time_format([text]).are_local is are_local
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [1500, 1800, 2400, 3600, 5400])
 @pytest.mark.parametrize("shift", [0, 600, 1200])
 @pytest.mark.usefixtures("_berlin", "_chunks")
@@ -893,6 +897,7 @@ def only_gpu(path: Path) -> Gpu:
     return replayed(path)[-1].gpus[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "headings",
     [

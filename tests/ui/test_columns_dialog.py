@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from textual.app import App
 
 from gpumon.config.columns import COLUMN_SETS
@@ -26,6 +27,7 @@ def chosen_after(*keys: str, shown: tuple[str, ...]) -> tuple[str, ...] | None:
     return asyncio.run(press())
 
 
+@pytest.mark.slow
 def test_a_key_goes_from_one_named_set_to_the_next() -> None:
     default, nvitop = COLUMN_SETS["default"], COLUMN_SETS["nvitop"]
     own = ("pid", "user", "command")

@@ -225,6 +225,7 @@ async def test_a_child_takes_a_line_and_keeps_its_script() -> None:
         assert [line.split()[0] for line in shown] == ["700", "701", "702", "703"]
 
 
+@pytest.mark.slow
 async def test_the_dialog_says_how_many_lines_are_out_of_sight() -> None:
     children = [another(pid) for pid in range(700, 730)]
     async with asked(TRAINING, size=(80, 24)) as (dialog, pilot, _):

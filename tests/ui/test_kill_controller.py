@@ -120,6 +120,7 @@ def outcomes(report: TerminationReport) -> dict[int, Outcome]:
     return {fate.target.id.pid: fate.outcome for fate in report.outcomes}
 
 
+@pytest.mark.slow
 async def test_a_second_dialog_signals_only_the_processes_it_names(
     family: Family, tmp_path: Path
 ) -> None:
@@ -159,6 +160,7 @@ async def test_the_second_dialogs_tree_option_applies_and_not_the_firsts(
         assert family.members() == (set() if whole_tree else loaders)
 
 
+@pytest.mark.slow
 async def test_kill_for_the_rest_continues_the_same_session(
     family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -203,6 +205,7 @@ os.execv(sys.executable, [sys.executable, "-c", "print('there', flush=True); inp
 """It becomes another program when it is told to."""
 
 
+@pytest.mark.slow
 async def test_a_changed_command_is_shown_and_must_be_confirmed_again(
     family: Family, tmp_path: Path
 ) -> None:
@@ -280,6 +283,7 @@ async def test_children_of_gpumons_ancestors_are_not_named(family: Family, tmp_p
         assert outcomes(app.kill_controller.reports[0]) == {process.pid: Outcome.ENDED}
 
 
+@pytest.mark.slow
 async def test_children_are_named_with_what_they_hold_and_where_they_run(
     family: Family, tmp_path: Path
 ) -> None:

@@ -92,6 +92,7 @@ def test_a_log_before_the_command_is_refused(tmp_path: Path) -> None:
     assert "--log has no effect on gpumon serve: leave it out." in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
 def test_a_port_that_is_taken_at_either_address_of_localhost_is_a_sentence(address: str) -> None:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -404,6 +405,7 @@ async def test_a_browser_that_reads_nothing_costs_no_memory() -> None:
             assert sizes[-1] < 50 * 1024**2
 
 
+@pytest.mark.slow
 async def test_a_browser_whose_network_is_dead_is_given_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from tests.clock import HandClock
 
+pytestmark = pytest.mark.slow
+
 _NOT_OF_THE_CAPTURE = {
     *("index", "uuid", "status", "status_since", "sampled_at", "unknown", "mig", "name"),
     *("pci_bus_id", "minor_number", "memory_unified", "display_mode", "display_active"),

@@ -206,6 +206,7 @@ def test_files_are_looked_through_again_when_their_number_changed(
     assert descriptors == found
 
 
+@pytest.mark.slow
 def test_many_processes_are_looked_at_in_turns(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holders, "FIRST_SCAN_SECONDS", 0.0)
     monkeypatch.setattr(holders, "SCAN_SECONDS", 0.002)

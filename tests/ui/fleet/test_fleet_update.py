@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from gpumon.ui.view import fleet_view, list_view
 from gpumon.ui.view.fleet_rows import FleetPicture, fleet_keys
 from gpumon.ui.view.fleet_view import FleetListing, FleetView
@@ -88,6 +90,7 @@ def test_every_visible_column_can_be_sorted_by_in_every_list() -> None:
             assert hand.message.startswith("sorted by")
 
 
+@pytest.mark.slow
 def test_hosts_stand_beside_each_other_where_they_would_not_fit() -> None:
     hand = Hand(100, 200, 50)
     assert hand.layout.beside == 3

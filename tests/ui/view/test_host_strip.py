@@ -95,6 +95,7 @@ def test_it_says_what_the_header_does_not() -> None:
     assert "1." not in load, "no number is cut"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tall", [1, 2])
 def test_every_complete_cell_of_a_long_window_has_its_value(tall: int) -> None:
     for seconds in range(200, 420, 20):

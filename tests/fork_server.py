@@ -26,8 +26,10 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 import time
 import warnings
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -86,6 +88,8 @@ class ForkedProgram:
         self.pid = pid
         self.returncode: int | None = None
         self._status = status
+        self._asking = threading.Lock()
+        weakref.finalize(self, os.close, status)
 
     def poll(self) -> int | None:
         """The exit status, or ``None`` while it runs."""
@@ -104,8 +108,10 @@ class ForkedProgram:
 
     def _ended_within(self, seconds: float | None) -> int | None:
         if self.returncode is None and select.select([self._status], [], [], seconds)[0]:
-            self.returncode = int(os.read(self._status, 16))
-            os.close(self._status)
+            # The thread that reads the screen asks as well; the descriptor stays ready.
+            with self._asking:
+                if self.returncode is None:
+                    self.returncode = int(os.read(self._status, 16))
         return self.returncode
 
     def send_signal(self, number: int) -> None:

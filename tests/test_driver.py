@@ -356,6 +356,7 @@ def test_utilisation_comes_once_for_each_sample(driver: Driver) -> None:
     assert code_of(pynvml.nvmlDeviceGetProcessUtilization, handle(), 1_000) == NOT_FOUND
 
 
+@pytest.mark.slow
 def test_readers_never_see_half_a_list(driver: Driver) -> None:
     card = driver.cards[0]
     lists = [[Owner(pid + 1, memory=size) for pid in range(300)] for size in (1, 2)]

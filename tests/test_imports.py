@@ -163,6 +163,7 @@ def test_another_thread_imports_what_the_screen_starts_without() -> None:
     assert run(program) == "asked\n"
 
 
+@pytest.mark.slow
 def test_textual_is_imported_without_widgets_that_nobody_sees() -> None:
     program = (
         "import sys; from gpumon.ui.startup import import_textual; import_textual();"

@@ -218,6 +218,7 @@ def test_another_file_may_have_the_alerts(tmp_path: Path) -> None:
     assert "other.toml, line 1: unknown table or key alert (did you mean alerts?)" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_test_prints_the_result_of_each_channel(tmp_path: Path) -> None:
     hook = Hook(tmp_path)
     with http_server() as (url, posts):

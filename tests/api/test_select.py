@@ -120,6 +120,7 @@ def test_a_time_that_cannot_be_read_is_refused(name: str, text: str) -> None:
         gpumon.select(**{name: text})  # type: ignore[arg-type] # that is the test
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("exclude", "left"),
     [

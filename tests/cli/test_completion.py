@@ -232,6 +232,7 @@ def test_what_bash_offers_is_taken(folder: Path) -> None:
         assert set(line.split()) == known
 
 
+@pytest.mark.slow
 @needs("zsh")
 def test_zsh_offers_what_the_command_takes(folder: Path) -> None:
     with Screen(

@@ -102,6 +102,7 @@ def test_a_healthy_machine_passes_and_exits_with_0(tmp_path: Path) -> None:
     assert " PASS  answer            1 GPU, in" in out.getvalue()
 
 
+@pytest.mark.slow
 def test_scrubbing_leaves_out_who_and_where() -> None:
     name = os.uname().nodename
     with Driver([h100()]) as driver:

@@ -105,6 +105,7 @@ def test_a_terminal_shows_whom_and_asks(machine: Machine) -> None:
         assert not lives_on(pid)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", ["\r", "n\r", "yes please\r", "\x04"])
 def test_any_other_answer_sends_nothing(machine: Machine, answer: str) -> None:
     with trainings(machine) as (pid,), Screen([*END, str(pid)], machine.env, 100, 20) as screen:

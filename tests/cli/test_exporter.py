@@ -117,6 +117,7 @@ def test_it_ends_while_the_driver_hangs_and_while_it_is_missing() -> None:
             assert exporter.end() == 0
 
 
+@pytest.mark.slow
 def test_the_port_is_free_again_at_once() -> None:
     place = free_place()
     for _ in range(2):
@@ -126,6 +127,7 @@ def test_the_port_is_free_again_at_once() -> None:
             assert exporter.end() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listen", [":0", "0.0.0.0:0"])
 def test_who_can_read_it_from_elsewhere_is_a_warning(listen: str) -> None:
     with exporting("--demo", "--listen", listen) as exporter:

@@ -80,6 +80,7 @@ def test_options_before_the_command_count_too(tmp_path: Path) -> None:
     assert {row["user"] for row in rows(tmp_path / "run.processes.csv")} <= {"ann"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", ["ro/", "ro", "./"])
 def test_a_directory_gets_a_log_with_a_name_of_its_own(tmp_path: Path, named: str) -> None:
     (tmp_path / "ro").mkdir()

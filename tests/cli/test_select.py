@@ -68,6 +68,7 @@ def test_a_free_card_is_printed_and_the_small_ones_go_first(driver: Driver) -> N
     assert shared == f"{driver.cards[0].uuid},{driver.cards[2].uuid}\n"
 
 
+@pytest.mark.slow
 def test_indices_come_with_the_order_in_which_they_are_true(driver: Driver) -> None:
     done = select(driver, "--format", "env", "--total", "50G")
     assert done.stdout == "CUDA_DEVICE_ORDER=PCI_BUS_ID\nCUDA_VISIBLE_DEVICES=2\n"
@@ -94,6 +95,7 @@ def test_more_cards_than_there_are_is_said_at_once(driver: Driver, more: list[st
     assert done.stderr.startswith("gpumon: this machine has 4 GPUs; 9 GPUs requested.\n")
 
 
+@pytest.mark.slow
 def test_json_tells_all_of_it(driver: Driver) -> None:
     told = json.loads(printed(driver, "--format", "json"))
     assert told["schema"] == "gpumon.select/1"
@@ -129,6 +131,7 @@ def test_an_allocation_is_respected(driver: Driver) -> None:
     assert "CUDA_VISIBLE_DEVICES leaves it out (CUDA_VISIBLE_DEVICES is empty)" in empty.stderr
 
 
+@pytest.mark.slow
 def test_what_is_reserved_is_not_chosen(driver: Driver, locks: str) -> None:
     small, large = driver.cards[1].uuid, driver.cards[2].uuid
     job = subprocess.Popen(

@@ -565,6 +565,7 @@ def test_gpus_narrows_every_format_and_keeps_the_hidden(machine: Machine) -> Non
     assert f" {HIDDEN} " in printed["table"]
 
 
+@pytest.mark.slow
 def test_user_narrows_the_processes_and_leaves_the_cards() -> None:
     told = json.loads(snapshot("--demo", "--user", "ann", "--format", "json"))
     assert {process["user"] for process in told["processes"]} == {"ann"}
@@ -578,6 +579,7 @@ def test_user_narrows_the_processes_and_leaves_the_cards() -> None:
     assert len([line for line in table if re.match(r" \d \S", line)]) == 8
 
 
+@pytest.mark.slow
 def test_whose_processes_are_listed_changes_nothing_about_a_card() -> None:
     with owners(1) as started, Driver([h100(memory_used=400 * MIB)]) as driver:
         driver.set_clock(10.0)

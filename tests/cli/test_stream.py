@@ -298,6 +298,7 @@ def test_a_reader_that_is_killed_ends_the_stream() -> None:
             assert process.stderr.read() == b""
 
 
+@pytest.mark.slow
 def test_a_stopped_reader_loses_samples_and_then_gets_the_newest() -> None:
     with (
         Driver([h100()] * 16) as driver,
@@ -339,6 +340,7 @@ def test_a_stopped_reader_does_not_hold_up_the_end() -> None:
         assert stream.ended() == (0, b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_ends_the_stream_quietly(number: signal.Signals) -> None:
     with streaming("--demo", "-n", "3600") as stream:

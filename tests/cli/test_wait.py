@@ -124,6 +124,7 @@ def test_what_waiting_cannot_bring_is_refused_at_once(driver: Driver) -> None:
     assert done.stderr.startswith(first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [[], ["--pid", str(os.getpid())]])
 def test_a_card_that_hangs_does_not_stretch_the_time(driver: Driver, what: list[str]) -> None:
     driver.cards[0].hang()

@@ -46,6 +46,7 @@ def _examined(root: Path) -> DiagnosticContext:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", machines.NAMES)
 def test_every_model_of_amd_passes(tmp_path: Path, model: str) -> None:
     machines.machine(tmp_path, model)

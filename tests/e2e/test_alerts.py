@@ -109,6 +109,7 @@ def screen_with_driver(driver: Driver, columns: int = 140, lines: int = 30) -> S
     return Screen([*GPUMON, "-n", "0.1"], driver.env(), columns, lines)
 
 
+@pytest.mark.slow
 @NEEDS_ALL_PIDS
 def test_the_same_key_again_cancels_and_the_page_of_a_process_has_it_too(driver: Driver) -> None:
     with owners(1, ["python", "train.py"]) as started:
@@ -160,6 +161,7 @@ def test_an_alert_of_the_configuration_is_reported_once_however_it_flaps(
         assert screen.output.count(b"\x1b]9;") == 1
 
 
+@pytest.mark.slow
 def test_alerts_go_on_while_the_past_is_shown_and_a_past_moment_gives_none(
     driver: Driver, tmp_path: Path
 ) -> None:

@@ -169,6 +169,7 @@ def test_a_signal_before_the_reply_leaves_the_terminal_as_it_was(
         assert b"11;rgb" not in screen.output
 
 
+@pytest.mark.slow
 def test_a_quit_key_before_the_reply_does_not_kill_it(machine: dict[str, str]) -> None:
     command = [sys.executable, "-c", PATIENT]
     parts = (0.2, b"\x1c"), (0.2, WHITE + ATTRIBUTES)

@@ -95,6 +95,7 @@ def test_in_the_past_the_charts_end_at_that_moment(tmp_path: Path) -> None:
         assert (behind + 1) % 1440 <= 6
 
 
+@pytest.mark.slow
 def test_a_click_on_a_large_graph_points_at_its_card_and_another_opens_it(tmp_path: Path) -> None:
     title = "▲ 5   ⠒ util"
     with screen_of(tmp_path, columns=200, lines=50) as screen:

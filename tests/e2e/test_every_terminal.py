@@ -89,6 +89,7 @@ def assert_no_colours(output: bytes) -> None:
     assert not {code for code in sent if int(code.partition(";")[0]) >= 30}
 
 
+@pytest.mark.slow
 def test_ascii_may_be_asked_for() -> None:
     for given, arguments in [({}, ["--ascii"]), ({"GPUMON_ASCII": "1"}, [])]:
         env = environment({"LC_ALL": "C.UTF-8", **given})
@@ -204,6 +205,7 @@ def test_no_color_is_respected_and_states_still_differ() -> None:
     assert "○ free" in output.decode()
 
 
+@pytest.mark.slow
 def test_the_dialogs_are_whole_on_the_smallest_terminal() -> None:
     # An environment that says nothing is taken for UTF-8, and an empty NO_COLOR refuses nothing.
     with Screen(COARSE_DEMO, environment({"NO_COLOR": ""}), columns=60, lines=15) as screen:
@@ -224,6 +226,7 @@ def test_the_dialogs_are_whole_on_the_smallest_terminal() -> None:
         assert b"38;2;" in screen.output[before:]
 
 
+@pytest.mark.slow
 def test_a_page_opened_in_the_past_says_so_and_waits_for_nothing() -> None:
     with Screen(COARSE_DEMO, environment({})) as screen:
         screen.wait_for(r"q quit")

@@ -58,6 +58,7 @@ def is_alive(screen: Screen, card: Card, index: int, percent: int) -> None:
 # The driver
 
 
+@pytest.mark.slow
 def test_all_cards_lost_at_once_are_all_told_and_may_come_back(driver: Driver) -> None:
     with screen_of(driver) as screen:
         wait_for_line(screen, 1, "23%")

@@ -245,6 +245,7 @@ def test_the_first_picture_of_real_cards_imports_nothing_that_it_never_holds(
     assert not modules & LATER
 
 
+@pytest.mark.slow
 def test_garbage_is_collected_once_the_screen_stands_and_never_by_then(tmp_path: Path) -> None:
     told = tmp_path / "collecting"
     program = (

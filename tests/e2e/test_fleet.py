@@ -48,6 +48,7 @@ def test_a_host_is_opened_as_at_home_and_escape_returns_to_its_line() -> None:
         assert bytes(screen.output).count(b"\x1b[?1049h") == 1
 
 
+@pytest.mark.slow
 def test_users_their_processes_and_the_host_of_one() -> None:
     with Screen(FLEET) as screen:
         screen.wait_for(ALL)
@@ -112,6 +113,7 @@ def test_filters_and_orders_show_what_is_asked_for() -> None:
         assert screen.wait_end() == 0
 
 
+@pytest.mark.slow
 def test_clicks_choose_open_and_sort() -> None:
     with Screen(FLEET) as screen:
         screen.wait_for(ALL)

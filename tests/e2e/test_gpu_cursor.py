@@ -101,6 +101,7 @@ def test_my_own_process_is_chosen_by_the_key_that_shows_mine() -> None:
         screen.wait_for("Send TERM")
 
 
+@pytest.mark.slow
 def test_escape_leaves_each_list_and_the_time_that_was_not_chosen() -> None:
     with Screen(COARSE_DEMO, columns=100, lines=24) as screen:
         screen.wait_for(READY)

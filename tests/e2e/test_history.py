@@ -156,6 +156,7 @@ def test_what_a_killed_log_wrote_is_shown(driver: Driver, tmp_path: Path) -> Non
     assert len(list(folder.glob("*.gpumon"))) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

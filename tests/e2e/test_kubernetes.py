@@ -45,6 +45,7 @@ def run(driver: Driver, *arguments: str) -> subprocess.CompletedProcess[str]:
     return fork_server.run([*GPUMON, *arguments], driver.env(), timeout=PATIENCE)
 
 
+@pytest.mark.slow
 def test_select_leaves_the_gpus_of_pods(driver: Driver) -> None:
     one, two = (run(driver, "select", "-n", number) for number in ("1", "2"))
     assert one.stdout.strip() == driver.cards[2].uuid
@@ -61,6 +62,7 @@ def test_a_snapshot_names_the_pods(driver: Driver) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_screen_shows_the_pod_until_it_ends(kubelet: Kubelet, driver: Driver) -> None:
     with Screen([*GPUMON, "-n", "0.2"], driver.env(), 160, 30) as screen:
         screen.wait_for(r"train/worker-0, no process")

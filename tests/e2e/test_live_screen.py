@@ -188,6 +188,7 @@ def test_a_hung_card_turns_the_clock_and_the_keys_stay_alive(driver: Driver) -> 
         assert screen.wait_end() == 0
 
 
+@pytest.mark.slow
 def test_a_driver_that_says_unknown_now_and_then_makes_nothing_up(driver: Driver) -> None:
     seen = 0
     # More than once, so that a streak of bad luck is not all there is.

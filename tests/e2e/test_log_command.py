@@ -280,6 +280,7 @@ def test_kill_9_loses_nothing_that_was_written_and_the_log_goes_on(
     assert sum(later < earlier for earlier, later in pairwise(elapsed)) == 2
 
 
+@pytest.mark.slow
 def test_a_second_gpumon_on_the_same_log_is_refused(driver: Driver, tmp_path: Path) -> None:
     path = tmp_path / "run.csv"
     with logging(path, "-n", "0.1", env=driver.env()) as log:

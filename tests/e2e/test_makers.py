@@ -204,6 +204,7 @@ def test_a_machine_with_gpus_of_three_makers_shows_all_and_a_cuda_job_gets_nvidi
             assert screen.wait_end() == 0
 
 
+@pytest.mark.slow
 def test_a_processors_gpu_stays_out_of_the_way_until_it_is_asked_for(tmp_path: Path) -> None:
     with Driver([h100()], driver_version="570.124.06") as driver:
         tree = live_tree(tmp_path / "machine")

@@ -226,6 +226,7 @@ def test_a_log_of_the_demo_is_named_after_the_demos_machine(tmp_path: Path) -> N
     assert {log.name[:14] for log in tmp_path.rglob("*.csv")} == {"gpumon-ada-07-"}
 
 
+@pytest.mark.slow
 def test_one_key_makes_a_log_that_is_replayed(tmp_path: Path) -> None:
     with machine() as (driver, _):
         environment = {**driver.env(), "PYTHONPATH": str(Path.cwd())}

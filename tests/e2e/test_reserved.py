@@ -40,6 +40,7 @@ def wait_for_state(screen: Screen, index: int, words: str) -> None:
     screen.wait(lambda it: words in state(it, index), f"waiting for {words!r} of GPU {index}")
 
 
+@pytest.mark.slow
 def test_a_card_that_is_reserved_shows_by_whom_and_is_free_afterwards(
     driver: Driver, tmp_path: Path
 ) -> None:
@@ -58,6 +59,7 @@ def test_a_card_that_is_reserved_shows_by_whom_and_is_free_afterwards(
     locks.close()
 
 
+@pytest.mark.slow
 def test_one_sample_tells_of_reservations_too(driver: Driver, tmp_path: Path) -> None:
     locks = Locks(str(tmp_path / "locks"), os.environ)
     reservation = locks.take([driver.cards[0].uuid], "python train.py")

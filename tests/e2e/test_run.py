@@ -165,6 +165,7 @@ def test_a_card_stays_reserved_while_its_job_has_not_begun_to_use_it(
         assert "gave up waiting after 0s: only 1 GPU fits; 2 GPUs requested." in too_late.stderr
 
 
+@pytest.mark.slow
 def test_kill_9_frees_the_cards_and_what_the_job_still_holds_is_seen(
     driver: Driver, locks: Path, tmp_path: Path
 ) -> None:
@@ -421,6 +422,7 @@ def job_on(
         yield process, int(wait_for_file(pid_file)), go
 
 
+@pytest.mark.slow
 def test_what_it_had_is_told_and_logged_and_nobody_else_s(driver: Driver, tmp_path: Path) -> None:
     path = tmp_path / "run.csv"
     card = driver.cards[0]

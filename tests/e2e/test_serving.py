@@ -49,6 +49,7 @@ def test_the_screen_shows_what_clients_send(tmp_path: Path) -> None:
             assert screen.wait_end() == 0
 
 
+@pytest.mark.slow
 def test_a_server_without_metrics_says_which_option_turns_them_on(tmp_path: Path) -> None:
     with real_server(tmp_path, []) as server, Driver([h100(memory_used=20 * GIB)]) as driver:
         driver.cards[0].processes = [Owner(server.process.pid, memory=20 * GIB)]

@@ -146,6 +146,7 @@ def test_a_click_on_the_footer_does_what_the_word_says_whatever_its_key(
             screen.wait_gone(shown)
 
 
+@pytest.mark.slow
 def test_sentences_and_footers_call_changed_keys_by_their_names(
     started: Callable[..., Screen],
 ) -> None:
@@ -195,6 +196,7 @@ def test_a_clash_of_keys_is_told_at_the_start_and_the_usual_key_stays(
         screen.wait_for("only mine|mine ·|· ann")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -132,6 +132,7 @@ def test_a_past_moment_is_explained_as_it_was() -> None:
             screen.wait_for(TOP + r"○ GPU 0: free[\s\S]*gpumon run")
 
 
+@pytest.mark.slow
 def test_a_held_picture_is_explained_and_not_what_happened_since() -> None:
     with Driver([h100()]) as driver:
         hot(driver)

@@ -87,6 +87,7 @@ def test_a_theme_is_chosen_by_looking_and_remembered(person: Person) -> None:
         wait_for_header(screen, header_of("dusk"))
 
 
+@pytest.mark.slow
 def test_every_screen_beneath_takes_the_theme(person: Person) -> None:
     with person.start() as screen:
         screen.wait_for(READY)
@@ -103,6 +104,7 @@ def test_every_screen_beneath_takes_the_theme(person: Person) -> None:
         wait_for_header(screen, header_of("amber"))
 
 
+@pytest.mark.slow
 def test_a_theme_of_ones_own_is_read_anew_when_saved_and_kept_when_broken(person: Person) -> None:
     path = person.themes / "mine.toml"
     path.write_text(MINE.format("#102030"))
@@ -154,6 +156,7 @@ def test_the_list_names_all_themes_and_where_ones_own_lie(person: Person) -> Non
     assert str(person.themes) in person.theme("list").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpumon", "solarized-light"])
 def test_what_is_shown_where_there_are_no_colours_is_a_theme_file(
     person: Person, name: str

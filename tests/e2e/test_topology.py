@@ -19,6 +19,7 @@ DOWN, ESCAPE = "\x1b[B", "\x1b"
 ROW = r"GPU 0 +X +NV18 [\s\S]*NV# +NVLink"
 
 
+@pytest.mark.slow
 def test_the_key_opens_the_matrix_and_the_past_has_none() -> None:
     with Driver([h100(), h100()]) as driver, screen_with_driver(driver) as screen:
         screen.wait_for(r"GPU[\s\S]*q quit")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import given
 from msgspec.structs import replace
 
@@ -201,6 +202,7 @@ def test_names_that_print_alike_are_one_series() -> None:
 # The whole program
 
 
+@pytest.mark.slow
 def test_a_real_process_is_in_its_job_and_goes_with_it() -> None:
     with Driver([h100()]) as driver, exporting("--jobs", "-n", "0.1", env=driver.env()) as exporter:
         with owners(2, environ={"SLURM_JOB_ID": "4711"}) as of_job, owners(1) as alone:

@@ -321,6 +321,7 @@ def test_thousands_of_models_add_a_bounded_number_of_names_an_hour() -> None:
     assert "other" in models
 
 
+@pytest.mark.slow
 def test_a_user_comes_and_goes_with_the_processes() -> None:
     with Driver([h100()]) as driver, exporting("-n", "0.1", env=driver.env()) as exporter:
         exporter.wait_for(lambda it: it.up == 1, "a sample")

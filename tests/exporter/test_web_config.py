@@ -215,6 +215,7 @@ def test_a_client_that_does_not_finish_its_handshake_holds_nobody_up(
         assert all_of(silent) == b""
 
 
+@pytest.mark.slow
 @needs_openssl
 @pytest.mark.parametrize("how", ["file", "text"])
 def test_who_has_no_certificate_of_the_authority_gets_nothing(
@@ -235,6 +236,7 @@ def test_who_has_no_certificate_of_the_authority_gets_nothing(
             exporter.get(tls=authority.client())
 
 
+@pytest.mark.slow
 @needs_openssl
 @pytest.mark.parametrize("allowed", ["prometheus.example", "10.0.0.1"])
 def test_only_certificates_with_an_allowed_name_get_a_page(

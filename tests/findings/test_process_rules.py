@@ -217,6 +217,7 @@ def test_what_has_stopped_growing_is_no_longer_said_to_grow() -> None:
     assert see(history, [course[-1]] * 300) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "room",
     [

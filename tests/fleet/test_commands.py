@@ -80,6 +80,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         yield Site(lab, drivers, owner.pid)
 
 
+@pytest.mark.slow
 def test_json_has_an_object_for_each_host_and_says_who_did_not_answer(site: Site) -> None:
     done = site.on("gpu-[01-04]", "snapshot", "--format", "json")
     assert done.returncode == 1
@@ -128,6 +129,7 @@ def test_csv_and_prometheus_name_the_host_of_each_value(site: Site) -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_table_has_one_part_for_each_host(site: Site) -> None:
     done = site.on("gpu-02,gpu-01", "snapshot")
     assert (done.returncode, done.stderr) == (0, "")
@@ -155,6 +157,7 @@ def test_select_prints_the_host_with_the_tightest_fit(site: Site) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_select_says_of_every_host_why_it_has_no_gpu(site: Site) -> None:
     done = site.on("gpu-[01-04]", "select", "-n", "5", "--format", "json")
     assert done.returncode == 1
@@ -220,6 +223,7 @@ lab = "gpu-[01-02]"
     assert "backwards" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

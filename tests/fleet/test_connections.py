@@ -67,6 +67,7 @@ def _gpus(snapshot: Snapshot | None) -> tuple[Gpu, ...]:
     return () if snapshot is None else snapshot.gpus
 
 
+@pytest.mark.slow
 def test_a_host_that_dies_comes_back_and_the_others_go_on(lab: Lab) -> None:
     sshd = lab.host("gpu-01", environment())
     lab.host("gpu-02", environment())
@@ -101,6 +102,7 @@ def test_a_host_that_is_down_at_first_is_connected_when_it_is_up(lab: Lab) -> No
         wait_for(fleet, all_live)
 
 
+@pytest.mark.slow
 def test_a_killed_gpumon_there_is_started_again(lab: Lab) -> None:
     with Driver([h100()]) as driver:
         sshd = lab.host("gpu-01", environment(driver))
@@ -219,6 +221,7 @@ def _unknown_key(lab: Lab) -> None:
     (lab.folder / "known_hosts").write_text("")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "options", "said"),
     [
@@ -247,6 +250,7 @@ def test_without_gpumon_and_nvidia_smi_a_sentence_says_so(lab: Lab) -> None:
         assert "cannot be resolved" in state(fleet, "nowhere.invalid").sentence
 
 
+@pytest.mark.slow
 def test_a_host_without_a_driver_says_so(lab: Lab) -> None:
     lab.host("gpu-01", environment())
     with reading(lab.client, "gpu-01") as fleet:
@@ -295,6 +299,7 @@ def test_a_source_of_a_host_that_never_answered_says_why(lab: Lab) -> None:
             fleet.machine("gpu-02")
 
 
+@pytest.mark.slow
 def test_times_of_a_host_are_of_this_clock(lab: Lab) -> None:
     lab.host("gpu-01", environment(), also="ahead behind")
     commands = {

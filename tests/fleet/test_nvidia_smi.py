@@ -55,6 +55,7 @@ def host(lab: Lab, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_gpus_and_owners_are_there_and_nothing_can_be_ended(lab: Lab, host: Path) -> None:
     with owners(1, ["python", "train.py"]) as (owner,):
         (host / "processes").write_text(f"GPU-a, {owner.pid}, 512, /usr/bin/python3\n")
@@ -104,6 +105,7 @@ def program(path: Path, text: str) -> None:
     new.replace(path)
 
 
+@pytest.mark.slow
 def test_a_host_with_another_version_is_read_by_its_nvidia_smi_until_it_is_updated(
     lab: Lab, host: Path
 ) -> None:

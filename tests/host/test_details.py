@@ -320,6 +320,7 @@ def test_every_name_and_value_is_judged(name: str, value: str) -> None:
     assert is_secret(name, value) in (True, False)
 
 
+@pytest.mark.slow
 def test_a_long_value_chosen_to_be_slow_is_judged_at_once() -> None:
     parts = ["a", "://a:", "://", "password ", "bearer ", "https://a", "a1.+-"]
     code = "import sys, resource\nfrom gpumon.host.details import is_secret\n"

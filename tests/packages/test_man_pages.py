@@ -36,6 +36,7 @@ def test_mandoc_finds_nothing_to_better(page: str) -> None:
     assert (done.stdout, done.stderr) == ("", "")
 
 
+@pytest.mark.slow
 @needs("groff")
 @pytest.mark.parametrize("page", PAGES)
 def test_groff_warns_of_nothing_and_no_line_is_cut(page: str) -> None:

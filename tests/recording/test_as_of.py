@@ -308,6 +308,7 @@ def test_of_what_comes_and_goes_all_day_the_longest_and_the_newest_are_kept() ->
         assert interval.since == NOON + since
 
 
+@pytest.mark.slow
 def test_values_of_hours_ago_are_told_in_tens_of_seconds() -> None:
     history = History(CONDITIONS)
     seen = [snapshot(NOON + second, gpu(utilization_gpu=second // 100)) for second in range(9000)]

@@ -768,6 +768,7 @@ def test_who_has_a_chart_keeps_it_while_others_overtake_it_a_little() -> None:
     assert len(charted(history, crowd)) <= PROCESSES_KEPT
 
 
+@pytest.mark.slow
 def test_the_charts_of_a_crowd_that_keeps_changing_places_are_bounded() -> None:
     history = History({})
     dice = random.Random(7)

@@ -64,6 +64,7 @@ ENDS: dict[str, Callable[[Server], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ENDS)
 def test_a_client_that_goes_leaves_nothing_stopped(
     way: str, server: Server, family: Family

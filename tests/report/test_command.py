@@ -670,6 +670,7 @@ def test_damaged_lines_are_counted_and_the_first_is_named(
     assert f"{NO_SAMPLES} {log} has 1 damaged line, line 2" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_cell_that_cannot_be_counts_for_nothing_and_bounds_the_plot(tmp_path: Path) -> None:
     log = damaged(tmp_path / "a.csv")
     [line] = report([log])["lines"]
@@ -725,6 +726,7 @@ def test_a_name_that_the_system_refuses_is_told(command: list[str], name: str) -
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_what_was_spent_on_little_work_is_told_with_its_energy(tmp_path: Path) -> None:
     def night() -> Iterator[Sample]:
         # Half an hour busy but empty, half an hour of real work; then as long idle, and slowed.

@@ -810,6 +810,7 @@ WRONG: dict[str, Callable[[int, int], float]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
 def test_a_clock_that_is_wrong_for_a_while_moves_no_other_times(
     tmp_path: Path, wrong: Callable[[int, int], float]
@@ -957,6 +958,7 @@ def test_the_elapsed_time_of_a_script_is_no_clock(tmp_path: Path, heading: str) 
     assert "No GPU reported an error." not in found["notes"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", ["GPU{}", "GPU {}", "cuda:{}", "gpu{}"])
 @pytest.mark.parametrize("heading", ["gpu", "index"])
 def test_gpus_with_a_word_before_their_index_are_told_apart(

@@ -35,6 +35,7 @@ def log(tmp_path: Path) -> Path:
     return write_log(tmp_path / "a.csv", busy(HOUR, processes=shared))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", BY)
 def test_each_line_has_the_cost_and_the_co2_of_its_energy(log: Path, by: str) -> None:
     told = report([log], by, price=EUR)
@@ -110,6 +111,7 @@ def told(*arguments: str, config: str, folder: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 def test_the_command_line_takes_precedence_over_the_configuration(
     log: Path, tmp_path: Path
 ) -> None:

@@ -132,6 +132,7 @@ HOSTILE: list[Any] = [
 ]
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_a_value_in_the_place_of_another_is_read_or_refused(data: st.DataObject) -> None:
     header, samples = opened(GOOD)

@@ -97,6 +97,7 @@ def test_sizes_keep_to_five_characters(size: int | None, text: str) -> None:
     assert len(text) <= 5
 
 
+@pytest.mark.slow
 def test_every_character_is_measured_as_the_screen_measures_it_and_only_visible_ones_stay() -> None:
     basic, others = range(0x10000), range(0x10000, sys.maxunicode + 1, 101)
     for character in map(chr, (*basic, *others)):

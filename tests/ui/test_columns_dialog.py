@@ -38,6 +38,7 @@ def test_a_key_goes_from_one_named_set_to_the_next() -> None:
     assert chosen_after("d", shown=nvitop) == default
 
 
+@pytest.mark.slow
 def test_columns_of_the_gpus_are_chosen_below_those_of_the_processes() -> None:
     own = ("pid", "user", "command")
     assert chosen_after("end", "space", shown=own) == (*own, "fan_speed")

@@ -201,6 +201,7 @@ async def test_children_of_another_are_marked(count: int) -> None:
         assert "not yours" not in await look(pilot, dialog, children)
 
 
+@pytest.mark.slow
 async def test_the_button_counts_reachable_processes() -> None:
     others = [another(pid, uid=BO, user="bo") for pid in range(50, 54)]
     hidden = another(60, None, uid=None, user=None)
@@ -296,6 +297,7 @@ async def test_without_a_permitted_target_nothing_can_be_sent() -> None:
         assert not dialog.query_one("#send", Button).disabled
 
 
+@pytest.mark.slow
 async def test_ancestors_of_gpumon_are_named_and_excluded() -> None:
     async with asked(another(5), TRAINING) as (dialog, pilot, answers):
         assert "it and its children get no signal" in await look(
@@ -309,6 +311,7 @@ async def test_ancestors_of_gpumon_are_named_and_excluded() -> None:
         assert dialog.query_one("#send", Button).disabled
 
 
+@pytest.mark.slow
 async def test_an_unlisted_holder_says_what_it_still_holds_and_why() -> None:
     uses = (GpuUse("GPU-7", 7, memory_used=None),)
     orphan = another(44817, uses=uses, unlisted="its parent 41233 ended 22m ago")

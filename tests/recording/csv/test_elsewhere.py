@@ -28,6 +28,7 @@ def ask(question: str, path: Path) -> list[tuple[Any, ...]]:
         return database.execute(question.replace("FILE", str(path))).fetchall()
 
 
+@pytest.mark.slow
 def test_duckdb_opens_both_files_and_knows_times_and_numbers(
     tmp_path: Path, sampled: list[Snapshot]
 ) -> None:

@@ -85,6 +85,7 @@ def test_a_host_that_comes_late_begins_there(tmp_path: Path) -> None:
         assert_is(tape, "gpu-02", [*range(700, 900)])
 
 
+@pytest.mark.slow
 def test_a_log_that_grows_shows_each_new_sample_of_the_host(tmp_path: Path) -> None:
     hosts = {"gpu-01": LONG, "gpu-02": range(3, 900)}
     whole = write_several(tmp_path / "whole.csv", ticks(hosts, range(400)))
@@ -107,6 +108,7 @@ def test_a_log_that_grows_shows_each_new_sample_of_the_host(tmp_path: Path) -> N
         assert_is(other, "gpu-01", [*range(400)])
 
 
+@pytest.mark.slow
 def test_a_host_that_comes_back_in_a_newer_part_is_seen_from_its_first_row(tmp_path: Path) -> None:
     write_several(tmp_path / "run.part0001.csv", ticks({"gpu-02": LONG}, range(5)))
     hosts = {"gpu-01": LONG, "gpu-02": range(100, 400)}

@@ -337,6 +337,7 @@ def test_a_machine_with_less_memory_than_its_gpu_has_no_damaged_lines(tmp_path: 
     assert damage == Damage()
 
 
+@pytest.mark.slow
 def test_damaged_lines_are_counted_wherever_they_stand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

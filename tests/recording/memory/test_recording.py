@@ -96,6 +96,7 @@ def test_an_empty_tape_knows_nothing() -> None:
     assert tape.step(NOON, -3) == NOON
 
 
+@pytest.mark.slow
 def test_a_tape_of_hours_gives_back_what_it_was_given() -> None:
     given = {one.time: one for one in map(changing, range(3 * 3600))}
     tape = filled(given.values())
@@ -258,6 +259,7 @@ def test_the_newest_marks_are_kept_and_found() -> None:
     assert tape.events(marks[3].time, marks[5].time) == marks[3:6]
 
 
+@pytest.mark.slow
 def test_other_marks_do_not_crowd_out_accidents() -> None:
     def at(number: int) -> Snapshot:
         accidents: tuple[Accident, ...] = ()
@@ -393,6 +395,7 @@ def test_where_much_changes_older_times_are_given_up_first() -> None:
     assert NOON + 58 in times
 
 
+@pytest.mark.slow
 def test_one_may_fill_it_while_others_ask() -> None:
     given = [changing(number) for number in range(4000)]
     tape = filled(given[:100], most_bytes=2**18)

@@ -76,6 +76,7 @@ def test_what_is_used_of_it_is_there(name: str) -> None:
     assert there, f"Textual has no {place.__name__}.{name} any more: {broken}"
 
 
+@pytest.mark.slow
 def test_nothing_else_of_it_is_used() -> None:
     used, defined = set[str](), set[str]()
     for path in Path(gpumon.__file__).parent.joinpath("ui").rglob("*.py"):

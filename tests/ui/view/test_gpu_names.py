@@ -68,6 +68,7 @@ def test_a_name_is_not_cut(width: int) -> None:
         assert "…" not in "".join(line[: heading.index("state")] for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", MODELS, ids=lambda names: names[0])
 @pytest.mark.parametrize("size", [(200, 50), (120, 35), (100, 24), (80, 24), (60, 15)])
 def test_models_on_one_machine_have_different_names(

@@ -169,7 +169,8 @@ class Bench:
 
 
 def _middle_start(each: Sequence[Start]) -> Start:
-    return Start(_median([one.data for one in each]), _median([one.whole for one in each]))
+    data, whole, cpu = zip(*each, strict=True)
+    return Start(_median(data), _median(whole), _median(cpu))
 
 
 def _median(numbers: Sequence[float | None]) -> float | None:

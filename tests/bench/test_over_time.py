@@ -1,0 +1,110 @@
+"""The comparison with earlier runs reports steps, and neither noise nor the speed of a machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.bench.over_time import Figure, Run, Unit, compare, earlier, keep, to_json
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NOTHING = "no figure differs by 10% or more from its earlier median"
+
+
+def run(cpu: float = 200.0, pss: float = 40.0, reference: float = 100.0) -> Run:
+    figures = {"snapshot": Figure(cpu, Unit.CPU_MS), "PSS": Figure(pss, Unit.MIB)}
+    return Run("2026-11-29T04:00:00Z", "1.0", "3.11.2", 2, reference, figures)
+
+
+TEN = [run(200.0 + number, 40.0) for number in range(-5, 5)]
+GOOD = to_json(TEN[0]).encode()
+
+
+@pytest.mark.parametrize("cpu", [182.0, 199.5, 217.0])
+def test_a_small_difference_is_not_reported(cpu: float) -> None:
+    assert compare(run(cpu), TEN) == [NOTHING]
+
+
+@pytest.mark.parametrize(
+    ("now", "sentence"),
+    [
+        (run(240.0), "snapshot: 20% more (240 CPU ms now, 199.5 before at this run's speed)"),
+        (run(160.0), "snapshot: 20% less (160 CPU ms now, 199.5 before at this run's speed)"),
+        (run(pss=44.0), "PSS: 10% more (44 MiB now, 40 before)"),
+    ],
+)
+def test_a_step_is_reported_with_both_values(now: Run, sentence: str) -> None:
+    assert compare(now, TEN) == [sentence]
+
+
+def test_on_a_machine_that_is_twice_as_slow_only_cpu_figures_may_double() -> None:
+    assert compare(run(400.0, reference=200.0), TEN) == [NOTHING]
+    assert compare(run(200.0, 80.0, reference=200.0), TEN) == [
+        "snapshot: 50% less (200 CPU ms now, 399 before at this run's speed)",
+        "PSS: 100% more (80 MiB now, 40 before)",
+    ]
+
+
+def test_a_noisy_figure_is_reported_as_noisy_and_not_as_a_step() -> None:
+    noisy = [run(200.0, 40.0 + number) for number in range(10)]
+    assert compare(run(200.0, 60.0), noisy) == [
+        "PSS: too noisy to compare, earlier runs vary by 20% (60 MiB now, 44.5 before)"
+    ]
+
+
+def test_only_the_last_ten_runs_count() -> None:
+    assert compare(run(), [run(20.0), *TEN]) == [NOTHING]
+
+
+def test_few_runs_are_counted() -> None:
+    assert compare(run(), TEN[:2]) == [NOTHING, "compared with only 2 earlier runs instead of 10"]
+    assert compare(run(300.0), [run()]) == [
+        "snapshot: 50% more (300 CPU ms now, 200 before at this run's speed)",
+        "compared with only 1 earlier run instead of 10",
+    ]
+    assert compare(run(), []) == ["there are no earlier runs to compare with; --keep adds this one"]
+
+
+def test_a_figure_that_earlier_runs_lack_or_have_in_another_unit_is_not_compared() -> None:
+    now = run()
+    new = Run("", "1.0", "3.11.2", 2, 100.0, {"PSS": Figure(40.0, Unit.CPU_PERCENT)})
+    assert compare(new, [now] * 10) == ["PSS: no earlier figure to compare with"]
+
+
+def test_kept_runs_are_read_again_oldest_first(tmp_path: Path) -> None:
+    file = tmp_path / "figures.jsonl"
+    assert earlier(file) == ([], [])
+    keep(file, TEN[0])
+    keep(file, TEN[1])
+    assert earlier(file) == (TEN[:2], [])
+    file.write_bytes(file.read_bytes()[:-5])
+    keep(file, TEN[2])
+    runs, (problem,) = earlier(file)
+    assert runs == [TEN[0], TEN[2]]
+    assert problem.startswith("line 2 ")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"<<<<<<< HEAD",
+        b"\xff",
+        b"",
+        b"{}",
+        GOOD[:-9],
+        GOOD.replace(b'"reference":100.0', b'"reference":0'),
+    ],
+)
+def test_a_bad_line_is_reported_in_one_sentence_and_the_rest_is_used(
+    tmp_path: Path, bad: bytes
+) -> None:
+    file = tmp_path / "figures.jsonl"
+    lines = [to_json(each).encode() for each in TEN]
+    file.write_bytes(b"\n".join([*lines[:1], bad, *lines[1:]]) + b"\n")
+    runs, (problem,) = earlier(file)
+    assert runs == TEN
+    assert problem.startswith("line 2 of figures.jsonl is ignored, because it is not a run: ")
+    assert "\n" not in problem

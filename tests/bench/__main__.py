@@ -216,7 +216,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--json",
         action="store_true",
-        help="with --short: measure gpumon alone in about a minute, print the figures as JSON, and"
+        help="with --short: measure gpumon alone in half a minute, print the figures as JSON, and"
         " report on standard error what differs from earlier runs",
     )
     parser.add_argument(

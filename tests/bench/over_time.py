@@ -1,30 +1,34 @@
 """Compares what gpumon costs with earlier runs: ``python -m tests.bench --short --json``.
 
-CPU figures are compared as multiples of the run's own reference, a fixed piece of Python work,
-because machines differ, and neighbours slow a shared machine down.
+What is compared are counts and memory, which are the same on a busy machine. Times are not.
 """
 
 from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import sys
+import tempfile
 import time
-from collections import defaultdict
 from enum import Enum
 from pathlib import Path
-from statistics import median
+from statistics import mean, median
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from gpumon import __version__
-from tests.bench.measures import cost, once, start
+from tests.bench import counting
+from tests.bench.counting import SAMPLES, Counted
+from tests.bench.line import Line
+from tests.bench.measures import MIB, once
+from tests.bench.percentiles import percentile
 from tests.bench.programs import gpumon
 from tests.bench.rows import is_cut
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tests.bench.machine import Machine
 
@@ -33,44 +37,30 @@ FIGURES = Path(__file__).with_name("figures.jsonl")
 
 STEP = 0.10
 """A difference of this share of the earlier figure is reported."""
-LAST = 10
+LAST_RUNS = 10
 """How many of the earlier runs count."""
 
 _ROUNDS = 3
-_AFTER = 5.0
-"""Seconds until a dashboard is measured: on a busy machine its start takes more than three."""
-_SECONDS = 3.0
-
-_REFERENCE = """
-import argparse, asyncio, dataclasses, decimal, json, logging, re
-
-rows = [
-    {"pid": number, "name": f"process {number % 97}", "memory": number * 7919 % 65536}
-    for number in range(3000)
-]
-for turn in range(4):
-    rows.sort(key=lambda row: (row["memory"] + turn) % 4096)
-    cells = [f"{row['pid']:>7} {row['name'][:12]:<12} {row['memory'] / 1024:6.1f}G" for row in rows]
-    re.findall(r"process (\\d+)", "\\n".join(cells))
-    json.loads(json.dumps(rows))
-"""
-"""Starts Python, imports, sorts and formats, as gpumon does.
-
-If it changes, the earlier runs cannot be compared any more.
-"""
+_FIRST = 20
+"""Samples and frames until a dashboard has looked up what changes rarely."""
+_PATIENCE = 60.0
+"""Seconds after which a dashboard that has not taken its samples is given up."""
 
 
 class Unit(Enum):
-    """The unit of a figure, and with it how it is compared."""
+    """The unit of a figure."""
 
-    CPU_MS = "CPU ms"
-    CPU_PERCENT = "CPU % of a core"
+    CALLS = "calls"
+    ROUGH_CALLS = "calls, roughly"
+    NVML_CALLS = "NVML calls"
+    MODULES = "modules"
     MIB = "MiB"
+    CPU_MS = "CPU ms"
 
     @property
-    def is_cpu(self) -> bool:
-        """Whether the figure is proportional to the speed of the machine's cores."""
-        return self in {Unit.CPU_MS, Unit.CPU_PERCENT}
+    def is_compared(self) -> bool:
+        """Whether a difference means something: the others vary too much from run to run."""
+        return self not in {Unit.CPU_MS, Unit.ROUGH_CALLS}
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -87,47 +77,85 @@ class Run(msgspec.Struct, frozen=True):
     gpumon: str
     python: str
     cores: int
-    # CPU ms of the reference, median.
-    reference: float
     figures: dict[str, Figure]
 
-    def __post_init__(self) -> None:
-        if not self.reference > 0:
-            raise ValueError("reference must be above 0")
+    @property
+    def minor(self) -> tuple[str, ...]:
+        """Python's version without the patch: each counts the same work differently."""
+        return tuple(self.python.split(".")[:2])
 
 
 def measure(on: Machine) -> Run:
-    """Measure gpumon alone, in about a minute."""
-    references: list[float] = []
-    measured: dict[tuple[str, Unit], list[float]] = defaultdict(list)
-    for _ in range(_ROUNDS):
-        for name, value, unit in _round(on):
-            measured[name, unit].append(value)
-            if unit.is_cpu:
-                references.append(once((sys.executable, "-I", "-c", _REFERENCE), on).cpu)
+    """Measure gpumon alone."""
+    figures = {name: Figure(round(value, 2), unit) for name, value, unit in _measured(on)}
     return Run(
         time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         __version__,
         platform.python_version(),
         os.cpu_count() or 1,
-        round(median(references), 2),
-        {name: Figure(round(median(values), 2), unit) for (name, unit), values in measured.items()},
+        figures,
     )
 
 
-def _round(on: Machine) -> Iterator[tuple[str, float, Unit]]:
-    for arguments in (("--version",), ("snapshot",), ("snapshot", "--format", "json")):
-        command = gpumon(*arguments)
-        yield command.name, once(command.command, on).cpu, Unit.CPU_MS
-    for interval in ("0.1", "0.5"):
-        program = gpumon("-n", interval)._replace(after=_AFTER)
-        spent, _ = cost(program, on, _SECONDS)
-        yield program.name, spent.cpu, Unit.CPU_PERCENT
-        if interval == "0.1" and spent.pss is not None:
-            yield f"{program.name}, PSS", spent.pss, Unit.MIB
-    begun = start(gpumon("-n", "0.1"), on)
-    if begun.cpu is not None:
-        yield "CPU until the first data", begun.cpu, Unit.CPU_MS
+def _measured(on: Machine) -> Iterator[tuple[str, float, Unit]]:
+    # The order in which sets are walked is the same in each run.
+    env = {**on.env(), "PYTHONHASHSEED": "0"}
+    snapshot = gpumon("snapshot")
+    # The first one compiles what it imports.
+    cpu = median(once(snapshot.command, on).cpu for _ in range(_ROUNDS))
+    yield f"{snapshot.name}, time", cpu, Unit.CPU_MS
+    with tempfile.TemporaryDirectory(prefix="gpumon-counted-") as folder:
+        file = Path(folder, "counted.json")
+        for arguments in (("--version",), ("snapshot",), ("snapshot", "--format", "json")):
+            name = gpumon(*arguments).name
+            counted = _counted(file, arguments, env)
+            yield name, counted["calls"], Unit.CALLS
+            yield f"{name}, imports", counted["modules"], Unit.MODULES
+        yield from _dashboard(file, on, env)
+
+
+def _counted(file: Path, arguments: Sequence[str], env: Mapping[str, str]) -> Counted:
+    subprocess.run(
+        _counting(file, *arguments),
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,
+        check=True,
+    )
+    return _read(file)
+
+
+def _dashboard(
+    file: Path, on: Machine, env: Mapping[str, str]
+) -> Iterator[tuple[str, float, Unit]]:
+    on.calls()
+    with Line(_counting(file, "-n", "0.1"), env) as line:
+        while not file.exists():
+            line.read_until(line.now + 0.1)
+            if line.ended or line.now > _PATIENCE:
+                raise RuntimeError("the dashboard did not take its samples")
+        called, _ = on.calls()
+        memory = line.pss_bytes()
+    counted = _read(file)
+    yield "dashboard, a sample", mean(counted["samples"][_FIRST:]), Unit.CALLS
+    # About once a second a frame draws everything anew, the others what is new.
+    frames = counted["frames"][_FIRST:]
+    yield "dashboard, half of the frames", percentile(frames, 0.5), Unit.ROUGH_CALLS
+    yield "dashboard, a long frame", percentile(frames, 0.95), Unit.ROUGH_CALLS
+    yield "dashboard, a sample's NVML", called / SAMPLES, Unit.NVML_CALLS
+    yield "dashboard, imports", counted["modules"], Unit.MODULES
+    if memory:
+        yield "dashboard, PSS", memory / MIB, Unit.MIB
+
+
+def _counting(file: Path, *arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", counting.__name__, str(file), *arguments)
+
+
+def _read(file: Path) -> Counted:
+    counted = msgspec.json.decode(file.read_bytes(), type=Counted)
+    file.unlink()
+    return counted
 
 
 def to_json(run: Run) -> str:
@@ -167,36 +195,32 @@ def _decoded(line: bytes) -> Run | str:
 
 
 def compare(run: Run, runs: Sequence[Run]) -> list[str]:
-    """What differs from the last of the earlier runs, a sentence each."""
-    last = runs[-LAST:]
+    """What differs from the last of the earlier runs of the same Python, a sentence each."""
+    last = [other for other in runs if other.minor == run.minor][-LAST_RUNS:]
     if not last:
-        return ["there are no earlier runs to compare with; --keep adds this one"]
-    found = [_compared(name, run, last) for name in run.figures]
-    sentences = [sentence for sentence in found if sentence is not None]
+        python = ".".join(run.minor)
+        return [f"there are no earlier runs of Python {python} to compare with; --keep adds this"]
+    names = [name for name, figure in run.figures.items() if figure.unit.is_compared]
+    sentences = [sentence for name in names if (sentence := _compared(name, run, last))]
     if not sentences:
         sentences.append(f"no figure differs by {STEP:.0%} or more from its earlier median")
-    if len(last) < LAST:
+    if len(last) < LAST_RUNS:
         earlier_runs = "1 earlier run" if len(last) == 1 else f"{len(last)} earlier runs"
-        sentences.append(f"compared with only {earlier_runs} instead of {LAST}")
+        sentences.append(f"compared with only {earlier_runs} instead of {LAST_RUNS}")
     return sentences
 
 
 def _compared(name: str, run: Run, runs: Sequence[Run]) -> str | None:
     figure = run.figures[name]
     values = [
-        other.figures[name].value * (run.reference / other.reference if figure.unit.is_cpu else 1)
+        other.figures[name].value
         for other in runs
         if name in other.figures and other.figures[name].unit is figure.unit
     ]
     before = median(values) if values else 0.0
     if before <= 0:
         return f"{name}: no earlier figure to compare with"
-    both = f"{figure.value:.4g} {figure.unit.value} now, {before:.4g} before"
-    if figure.unit.is_cpu:
-        both += " at this run's speed"
-    spread = (max(values) - min(values)) / before
-    if spread > STEP:
-        return f"{name}: too noisy to compare, earlier runs vary by {spread:.0%} ({both})"
+    both = f"{figure.value:.7g} {figure.unit.value} now, {before:.7g} before"
     change = figure.value / before - 1
     # Rounding must not hide a difference of exactly a step.
     if abs(change) < STEP - 1e-9:

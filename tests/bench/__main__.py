@@ -169,8 +169,7 @@ class Bench:
 
 
 def _middle_start(each: Sequence[Start]) -> Start:
-    data, whole, cpu = zip(*each, strict=True)
-    return Start(_median(data), _median(whole), _median(cpu))
+    return Start(_median([one.data for one in each]), _median([one.whole for one in each]))
 
 
 def _median(numbers: Sequence[float | None]) -> float | None:

@@ -54,26 +54,17 @@ class Line:
         command: Program and arguments.
         env: Its environment; the terminal's kind is set here.
         rate: Bytes a second that the line carries; ``None`` is as fast as they come.
-        metered: Whether to read the processor time at each write, which takes a little time itself.
 
     Attributes:
         output: What it wrote.
-        spent: Processor time in seconds at each write of ``output``, if metered.
         pressed: What was typed.
     """
 
     def __init__(
-        self,
-        command: Sequence[str],
-        env: Mapping[str, str],
-        rate: float | None = None,
-        *,
-        metered: bool = False,
+        self, command: Sequence[str], env: Mapping[str, str], rate: float | None = None
     ) -> None:
         self._rate = rate
-        self._metered = metered
         self.output: list[Written] = []
-        self.spent: list[float] = []
         self.pressed: list[Pressed] = []
         self._free_at = 0.0
         self._rest = b""
@@ -156,8 +147,6 @@ class Line:
             # A byte is there once it has come down the line.
             self._free_at = at = max(self._free_at, at) + len(data) / self._rate
         self.output.append(Written(at, data))
-        if self._metered:
-            self.spent.append(self.cpu_seconds())
         self._answer(data)
         return True
 

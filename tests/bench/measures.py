@@ -110,12 +110,10 @@ class Start(NamedTuple):
     Attributes:
         data: The first card's temperature.
         whole: A process as well.
-        cpu: Processor time until ``data``.
     """
 
     data: float | None
     whole: float | None
-    cpu: float | None
 
 
 def start(program: Program, machine: Machine) -> Start:
@@ -123,14 +121,8 @@ def start(program: Program, machine: Machine) -> Start:
     pid = machine.driver.cards[0].processes[0].pid
     others = {str(owner.pid) for card in machine.driver.cards for owner in card.processes}
     any_process = rf"\b(?:{'|'.join(sorted(others | {str(pid)}))})\b"
-    line = _run(program, machine, _FIRST_SECONDS, metered=True)
-    at = first_sight(line.output, DATA)
-    spent = {written.at: seconds for written, seconds in zip(line.output, line.spent, strict=True)}
-    return Start(
-        _milliseconds(at),
-        _milliseconds(first_sight(line.output, any_process)),
-        None if at is None else _milliseconds(spent[at]),
-    )
+    data, whole = first(program, machine, (DATA, any_process))
+    return Start(data, whole)
 
 
 def first(
@@ -140,19 +132,11 @@ def first(
     seconds: float = _FIRST_SECONDS,
 ) -> list[float | None]:
     """Start a program for so long, and see when each pattern stands on the screen, in ms."""
-    line = _run(program, machine, seconds)
-    return [_milliseconds(first_sight(line.output, pattern)) for pattern in patterns]
-
-
-def _run(program: Program, machine: Surroundings, seconds: float, *, metered: bool = False) -> Line:
     machine.pcie_is_free(program.pcie_free)
-    with Line(program.command, machine.env(), metered=metered) as line:
+    with Line(program.command, machine.env()) as line:
         line.read_until(seconds)
-    return line
-
-
-def _milliseconds(seconds: float | None) -> float | None:
-    return None if seconds is None else 1000 * seconds
+    found = [first_sight(line.output, pattern) for pattern in patterns]
+    return [None if at is None else 1000 * at for at in found]
 
 
 class Obedience(NamedTuple):

@@ -144,23 +144,6 @@ def test_a_slow_line_carries_what_it_says_and_nothing_is_lost() -> None:
     assert line.output[-1].at - line.output[0].at >= 2900 / 20_000
 
 
-def test_a_metered_line_knows_the_processor_time_at_each_write() -> None:
-    program = (
-        "import time\n"
-        "print('first', flush=True)\n"
-        "while time.process_time() < 0.3: pass\n"
-        "print('last', flush=True)\n"
-        "time.sleep(600)\n"
-    )
-    with Line([sys.executable, "-c", program], os.environ, metered=True) as line:
-        while not line.output or b"last" not in line.output[-1].data:
-            line.read_until(line.now + 0.05)
-            assert line.now < 60.0
-    first, *_, last = line.spent
-    assert len(line.spent) == len(line.output)
-    assert first < 0.3 <= last
-
-
 def test_a_program_is_answered_what_it_asks_of_a_terminal() -> None:
     program = (
         "import os, tty; tty.setraw(0);"

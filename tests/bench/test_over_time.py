@@ -17,7 +17,7 @@ NOTHING = "no figure differs by 10% or more from its earlier median"
 def run(calls: float = 200.0, pss: float = 40.0, cpu: float = 7.0, python: str = "3.11.2") -> Run:
     figures = {
         "snapshot": Figure(calls, Unit.CALLS),
-        "PSS": Figure(pss, Unit.MIB),
+        "imports": Figure(pss, Unit.MODULES),
         "snapshot, time": Figure(cpu, Unit.CPU_MS),
     }
     return Run("2026-11-29T04:00:00Z", "1.0", python, 2, figures)
@@ -37,7 +37,7 @@ def test_a_small_difference_is_not_reported(calls: float) -> None:
     [
         (run(240.0), "snapshot: 20% more (240 calls now, 199.5 before)"),
         (run(160.0), "snapshot: 20% less (160 calls now, 199.5 before)"),
-        (run(pss=44.0), "PSS: 10% more (44 MiB now, 40 before)"),
+        (run(pss=44.0), "imports: 10% more (44 modules now, 40 before)"),
     ],
 )
 def test_a_step_is_reported_with_both_values(now: Run, sentence: str) -> None:
@@ -70,8 +70,8 @@ def test_few_runs_are_counted() -> None:
 
 def test_a_figure_that_earlier_runs_lack_or_have_in_another_unit_is_not_compared() -> None:
     now = run()
-    new = Run("", "1.0", "3.11.2", 2, {"PSS": Figure(40.0, Unit.CALLS)})
-    assert compare(new, [now] * 10) == ["PSS: no earlier figure to compare with"]
+    new = Run("", "1.0", "3.11.2", 2, {"imports": Figure(40.0, Unit.CALLS)})
+    assert compare(new, [now] * 10) == ["imports: no earlier figure to compare with"]
 
 
 def test_kept_runs_are_read_again_oldest_first(tmp_path: Path) -> None:

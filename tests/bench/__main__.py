@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.bench import tables
+from tests.bench import over_time, tables
 from tests.bench.machine import described, machine
 from tests.bench.measures import Cost, Once, Start, cost, middle, obedience, once, start
 from tests.bench.programs import gpumon, gpustat, nvitop, nvtop, peers
@@ -212,13 +212,44 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--write", action="store_true", help="put the tables into tests/bench/README.md"
     )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="with --short: measure gpumon alone in half a minute, print the figures as JSON, and"
+        " report on standard error what differs from earlier runs",
+    )
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="with --json: add this run to tests/bench/figures.jsonl",
+    )
     return parser
+
+
+def _report_json(*, keep: bool) -> int:
+    with machine() as on:
+        run = over_time.measure(on)
+    print(over_time.to_json(run), flush=True)
+    runs, problems = over_time.earlier(over_time.FIGURES)
+    for sentence in (*problems, *over_time.compare(run, runs)):
+        print(sentence, file=sys.stderr)
+    if keep:
+        over_time.keep(over_time.FIGURES, run)
+    return 0
 
 
 def main() -> int:
     """Measure, and print the tables."""
     parser = _parser()
     options = parser.parse_args()
+    if options.keep and not options.json:
+        parser.error("--keep needs --json")
+    if options.json:
+        if not options.short:
+            parser.error("--json needs --short: only runs of the same length can be compared")
+        if options.write or options.parts != ",".join(_USUAL) or options.peers or options.nvtop:
+            parser.error("--json cannot be combined with --parts, --peers, --nvtop or --write")
+        return _report_json(keep=options.keep)
     wanted = options.parts.split(",")
     strange = [name for name in wanted if name not in (*_USUAL, "hour")]
     if strange:

@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
+from unittest.mock import patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,9 +62,16 @@ class ThreadedClock(HandClock):
 
     def start(self, component: Startable) -> None:
         """Start a component whose threads wait by this clock, until all of them wait."""
-        before = set(threading.enumerate())
-        component.start()
-        self.threads |= set(threading.enumerate()) - before
+        caller, start = threading.current_thread(), threading.Thread.start
+
+        def started(thread: threading.Thread) -> None:
+            # What those threads start themselves may wait for something else, such as a driver.
+            if threading.current_thread() is caller:
+                self.threads.add(thread)
+            start(thread)
+
+        with patch.object(threading.Thread, "start", started):
+            component.start()
         self.settle()
 
     def wait(self, event: threading.Event, timeout: float) -> bool:

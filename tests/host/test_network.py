@@ -6,13 +6,14 @@ import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 
 from gpumon.export.as_json import to_json
 from gpumon.host.machine import MachineReader
 from gpumon.host.network import NetworkReader
-from gpumon.host.network_watch import NetworkWatch
+from gpumon.host.network_watch import READ_SECONDS, NetworkWatch
 from gpumon.model.codec import encode
 from gpumon.model.network import MOST_NICS, Nic, NicKind
 from gpumon.model.snapshot import Host, Snapshot
@@ -353,6 +354,19 @@ def test_who_has_one_sample_waits_for_the_adapters(tree: Tree, device: Path) -> 
     nics = NetworkWatch(tree.system).first()
     assert nics is not None
     assert [nic.name for nic in nics] == ["ens1"]
+
+
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), MemoryError()])
+def test_what_cannot_be_read_for_want_of_files_is_tried_again(
+    tree: Tree, device: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.interface("ens1", device)
+    watch = NetworkWatch(tree.system)
+    with monkeypatch.context() as patch:
+        patch.setattr(NetworkReader, "read", Mock(side_effect=error))
+        assert watch.first() is None
+    tree.clock.now += READ_SECONDS
+    assert watch.first()
 
 
 def test_the_adapters_of_this_machine_are_read() -> None:

@@ -61,6 +61,8 @@ _DESCRIPTORS = 4
 class _Order(NamedTuple):
     """What to start.
 
+    Its texts have a character for each byte: servers differ in the encoding of names.
+
     Attributes:
         module: Its name.
         arguments: Those after the module.
@@ -246,9 +248,22 @@ def _start(
     key = tuple(sorted(at_start.items()))
     if key not in _servers:
         _servers[key] = _Server(at_start)
-    folder = str(cwd or Path.cwd())
-    order = _Order(command[2], tuple(command[3:]), dict(environment), folder, on_terminal)
+    order = _Order(
+        command[2],
+        tuple(map(_bytes_of, command[3:])),
+        {_bytes_of(name): _bytes_of(value) for name, value in environment.items()},
+        _bytes_of(str(cwd or Path.cwd())),
+        on_terminal,
+    )
     return _servers[key].start(order, streams)
+
+
+def _bytes_of(text: str) -> str:
+    return os.fsencode(text).decode("latin-1")
+
+
+def _text_of(characters: str) -> str:
+    return os.fsdecode(characters.encode("latin-1"))
 
 
 def _serve(orders: socket.socket) -> _Order:
@@ -315,12 +330,13 @@ def _leave(running: Mapping[int, int]) -> NoReturn:
 def _become(order: _Order) -> None:
     """Make this process what a fresh interpreter would be for the order, before its module."""
     os.environ.clear()
-    os.environ.update(order.environment)
+    for name, value in order.environment.items():
+        os.environ[_text_of(name)] = _text_of(value)
     time.tzset()
     tempfile.tempdir = None
-    os.chdir(order.cwd)
-    sys.path[0] = order.cwd
-    sys.argv = ["-m", *order.arguments]
+    sys.path[0] = _text_of(order.cwd)
+    os.chdir(sys.path[0])
+    sys.argv = ["-m", *map(_text_of, order.arguments)]
     for name, mode, descriptor in (("stdin", "r", 0), ("stdout", "w", 1), ("stderr", "w", 2)):
         old = getattr(sys, name)
         new = open(  # noqa: SIM115 - the descriptor, as long as the process lives

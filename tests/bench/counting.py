@@ -66,7 +66,7 @@ class _Counter:
         import json
 
         # Whoever waits for the file finds it whole.
-        with open(f"{self._file}.new", "w", encoding="utf-8") as new:  # noqa: PTH123 - as below
+        with open(f"{self._file}.new", "w", encoding="utf-8") as new:  # noqa: PTH123 - pathlib is gpumon's
             json.dump(counted, new)
         os.replace(f"{self._file}.new", self._file)  # noqa: PTH105 - pathlib is gpumon's to import
 

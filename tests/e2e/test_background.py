@@ -39,6 +39,8 @@ ENTER = b"\x1b[?1049h"
 WHITE, BLACK = b"\x1b]11;rgb:ffff/ffff/ffff\x1b\\", b"\x1b]11;rgb:0000/0000/0000\x1b\\"
 ATTRIBUTES = b"\x1b[?62;22c"
 ASKED = QUERY.encode()
+_AS_A_KEY = 0.1
+"""Seconds after which an Escape character alone is the key."""
 
 
 class AskedTerminal(Screen):
@@ -47,18 +49,26 @@ class AskedTerminal(Screen):
     def __init__(self, *parts: tuple[float, bytes], **named: Any) -> None:
         self._parts = parts
         self._has_sent = False
+        self.longest_pause = 0.0
         super().__init__(named.pop("command", GPUMON), **named)
 
     def reply(self) -> None:
         if not self._has_sent and ASKED in self.output:
             self._has_sent = True
             for pause, data in self._parts:
+                began = time.monotonic()
                 time.sleep(pause)
                 self.send(data)
+                self.longest_pause = max(self.longest_pause, time.monotonic() - began)
 
     def ground(self) -> str:
         """The background of the cells in the middle."""
         return self.cells()[self.columns * self.lines // 2][2]
+
+    def wait_for_theme(self, theme: str) -> None:
+        """Wait until the background is that of a theme."""
+        expected = ground_of(theme)
+        self.wait(lambda _: self.ground() == expected, f"waiting for the theme {theme}")
 
 
 def ground_of(theme: str) -> str:
@@ -113,8 +123,7 @@ def test_the_first_picture_has_the_theme_for_the_background(
 
 def test_a_terminal_that_replies_late_gets_it_late(machine: dict[str, str]) -> None:
     with AskedTerminal((0.6, WHITE[:8]), (0.3, WHITE[8:] + ATTRIBUTES), env=machine) as screen:
-        light = ground_of("gpumon-light")
-        screen.wait(lambda _: screen.ground() == light, "waiting for the light theme")
+        screen.wait_for_theme("gpumon-light")
         quit_and_check(screen)
 
 
@@ -135,13 +144,17 @@ def test_what_is_typed_meanwhile_is_not_lost(parts: int, machine: dict[str, str]
     data = b"/h\xc3" + WHITE + b"\xa41\r" + ATTRIBUTES + b"?"
     size = -(-len(data) // parts)
     pieces = [(0.002, data[at : at + size]) for at in range(0, len(data), size)]
-    with AskedTerminal(*pieces, env=machine) as screen:
-        screen.wait_for("Help|help")
-        # Where this test gets little of the CPU, the reply comes after the first picture.
-        light = ground_of("gpumon-light")
-        screen.wait(lambda _: screen.ground() == light, "waiting for the light theme")
-        screen.type("\x1b")
-        screen.wait_for("hä1")
+    for _ in range(10):
+        with AskedTerminal(*pieces, env=machine) as screen:
+            screen.wait_for("Help|help")
+            if screen.longest_pause > _AS_A_KEY / 2:
+                continue  # On a busy machine: the first byte of the reply may be the Escape key.
+            # Where this test gets little of the CPU, the reply comes after the first picture.
+            screen.wait_for_theme("gpumon-light")
+            screen.type("\x1b")
+            screen.wait_for("hä1")
+            return
+    pytest.fail("no reply was sent without a long pause")
 
 
 def test_a_key_after_a_lost_reply_is_still_a_key(machine: dict[str, str]) -> None:

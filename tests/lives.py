@@ -211,9 +211,10 @@ def children(pid: int) -> list[int]:
     )
 
 
-def until(condition: Callable[[], object], what: str) -> None:
-    """Wait for something that must come."""
+def until(condition: Callable[[], object], what: str | Callable[[], str]) -> None:
+    """Wait for something that must come; ``what`` says in the end what did not."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
+        late = time.monotonic() >= deadline
+        assert not late, f"never: {what if isinstance(what, str) else what()}"
         time.sleep(0.005)

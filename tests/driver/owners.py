@@ -132,7 +132,7 @@ def lives(pid: int) -> bool:
     """Whether a process runs; one that nobody has waited for does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
     return stat[stat.rindex(b")") + 2 :][:1] not in b"ZX"
 

@@ -12,6 +12,7 @@ from gpumon.model.bounds import plausible_gpus, plausible_processes
 from gpumon.model.process_states import ENDED
 from gpumon.model.processes import CgroupMemory, GpuProcess, ProcessId
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot
+from gpumon.system.resource_errors import tolerated_lack_of_files
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
@@ -184,11 +185,13 @@ class Sampler:
         if not self._has_sampled:
             self._has_sampled = True
             return
-        from gpumon.makers.accidents import RecentAccidents, watcher_of
+        # Without a file for its modules, the next sample tries again.
+        with tolerated_lack_of_files():
+            from gpumon.makers.accidents import RecentAccidents, watcher_of
 
-        self._accidents = self._accidents or RecentAccidents()
-        self._kernel = watcher_of(self._system)
-        self._kernel.start()
+            self._accidents = self._accidents or RecentAccidents()
+            self._kernel = watcher_of(self._system)
+            self._kernel.start()
 
     def _add_accidents(
         self, heard: Sequence[Heard] | None, reading: Reading
@@ -244,10 +247,11 @@ class Sampler:
 
     def _read_cgroups(self, pids: Iterable[int], now: float) -> None:
         if self._cgroups is None:
-            from gpumon.host.cgroup_memory import CgroupMemoryReader
+            with tolerated_lack_of_files():
+                from gpumon.host.cgroup_memory import CgroupMemoryReader
 
-            self._cgroups = CgroupMemoryReader(self._system)
-        self._memory = self._cgroups.read(pids, now)
+                self._cgroups = CgroupMemoryReader(self._system)
+        self._memory = {} if self._cgroups is None else self._cgroups.read(pids, now)
 
     def _forget(self) -> None:
         """Forget all processes."""

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from gpumon.host.process_host import Refused
 from gpumon.model.snapshot import Reserved, lines_of
+from gpumon.system.resource_errors import tolerated_lack_of_files
 from gpumon.system.system import THIS_SYSTEM
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ _SCAN_SOON = 2.0
 to its screen."""
 _RELATIVES_AGAIN = 1.0
 _RESERVATIONS_AGAIN = 2.0
+_AGAIN_WITHOUT_FILES = 2.0
 _REST = 20
 """A lookup is followed by a rest this many times as long: it takes less than 5 % of a core."""
 _UNTIL_WOKEN = 3600.0
@@ -326,7 +328,10 @@ class Lookup:
 
     def _run(self, find: Callable[[], float], wake: threading.Event) -> None:
         while not self._stopping:
-            if self._clock.wait(wake, find()):
+            pause = _AGAIN_WITHOUT_FILES
+            with tolerated_lack_of_files():
+                pause = find()
+            if self._clock.wait(wake, pause):
                 wake.clear()
 
     def _find_workloads(self) -> float:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 _MEMORY = "there is no memory left on this machine, or for this program."
 _THREADS = (
@@ -53,6 +53,22 @@ def is_lack_of_files(error: BaseException) -> bool:
     return isinstance(error, (OSError, ImportError)) and any(
         it in str(error) for it in _NO_FILE_FOR_A_LIBRARY
     )
+
+
+@contextmanager
+def tolerated_lack_of_files(otherwise: Callable[[], None] | None = None) -> Iterator[None]:
+    """A block of which the rest is left out if no file can be opened, also not that of a module.
+
+    Args:
+        otherwise: Called if the rest was left out.
+    """
+    try:
+        yield
+    except (OSError, ImportError) as error:
+        if not is_lack_of_files(error):
+            raise
+        if otherwise is not None:
+            otherwise()
 
 
 def require_files(count: int) -> None:

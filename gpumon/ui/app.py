@@ -7,7 +7,6 @@ import os
 import shutil
 import threading
 from abc import abstractmethod
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -24,7 +23,7 @@ from textual.worker import WorkerFailed
 
 from gpumon.config.keymap import MOST_USED, display
 from gpumon.config.themes import DEFAULT, ThemeChoice, ThemeLibrary, remember, resolve_styles
-from gpumon.system.resource_errors import is_lack_of_files, lack_behind, require_files
+from gpumon.system.resource_errors import lack_behind, require_files, tolerated_lack_of_files
 from gpumon.text.formatting import spelled_out
 from gpumon.ui.dialogs.commands import CommandsDialog, KeyCommands
 from gpumon.ui.dialogs.confirm import ConfirmDialog, terminal_driver
@@ -45,6 +44,7 @@ from gpumon.ui.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     from textual.actions import ActionParseResult
     from textual.binding import BindingType
@@ -275,15 +275,11 @@ class BaseApp(App[int]):
                     raise
         return True
 
-    @contextmanager
-    def reporting_too_many_files(self) -> Iterator[None]:
+    def reporting_too_many_files(self) -> AbstractContextManager[None]:
         """Show a message if a module or file cannot be opened; everything else continues."""
-        try:
-            yield
-        except (OSError, ImportError) as error:
-            if not is_lack_of_files(error):
-                raise
-            self.say("this cannot be opened now: too many files are open on this machine")
+        return tolerated_lack_of_files(
+            partial(self.say, "this cannot be opened now: too many files are open on this machine")
+        )
 
     def _handle_exception(self, error: Exception) -> None:
         """See Textual's; a long traceback does not help if a resource was exhausted."""

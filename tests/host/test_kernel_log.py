@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 import tracemalloc
+from collections import deque
 from typing import TYPE_CHECKING
 
 import pytest
@@ -126,12 +127,12 @@ def test_a_gigabyte_costs_bounded_lines_and_memory_and_what_comes_is_read(tmp_pa
     before = time.thread_time()
     assert len(xids(log.read(1000, LONG))) < 1000
     assert log.behind
-    xids(log.read(MANY, 0.2))
+    deque(log.read(MANY, 0.2), maxlen=0)  # Keeps none, so that what is measured is the log's.
     assert log.behind
     assert time.thread_time() - before < 5
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert most < 2 * 2**20
+    assert most < 2**20
     log.skip()
     with path.open("ab") as file:
         file.write(b"\n3,904,6700000000,-;NVRM: Xid (PCI:0000:c6:00): 48, pid=1\n")

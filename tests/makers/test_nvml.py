@@ -774,6 +774,35 @@ def test_a_sample_needs_neither_psutil_nor_what_the_binding_never_calls(furnish:
     assert subprocess.check_output(command, env=room.driver.env(), text=True) == "set()\n"
 
 
+_STARVED = """
+import resource, sys
+from gpumon.makers.machine import this_machine
+
+LATER = {"gpumon.makers.accidents", "gpumon.host.cgroup_memory"}
+limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+source = this_machine()
+source.open()
+source.sample(full=False)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+missing = LATER - sys.modules.keys()
+starved = [len(source.sample().gpus) for _ in range(3)]
+still_missing = LATER - sys.modules.keys()
+resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+source.sample()
+print(bool(missing), still_missing == missing, starved, LATER - sys.modules.keys())
+"""
+
+
+def test_a_lack_of_files_ends_no_sampling_and_what_needs_one_is_tried_again(
+    furnish: Furnish,
+) -> None:
+    room = furnish(h100(), h100())
+    room.driver.cards[0].processes = [Owner(os.getpid(), memory=GIB)]
+    command = [sys.executable, "-c", _STARVED]
+    said = subprocess.check_output(command, env=room.driver.env(), text=True)
+    assert said == "True True [2, 2, 2] set()\n"
+
+
 def test_a_busy_machine_reads_as_it_is(furnish: Furnish) -> None:
     room = furnish(*(h100(power_usage=Wave(600_000, 50_000, 3)) for _ in range(8)))
     with owners(16) as started:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -382,17 +384,34 @@ def test_families_that_come_when_they_are_no_longer_wanted_are_not_shown(bench: 
 # What goes wrong
 
 
-def refuse() -> None:
-    raise PermissionError("not yours")
+NOT_YOURS = PermissionError("not yours")
 
 
-def test_an_os_error_is_no_answer_and_what_was_known_stays(bench: Bench) -> None:
+def refuse(trouble: Exception = NOT_YOURS) -> None:
+    raise trouble
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        NOT_YOURS,
+        # Of a module that a look imports.
+        OSError(errno.EMFILE, "Too many open files"),
+        ImportError("fcntl.so: cannot open shared object file: Too many open files"),
+    ],
+    ids=str,
+)
+def test_an_os_error_is_no_answer_and_what_was_known_stays(
+    bench: Bench, trouble: Exception
+) -> None:
     given = snapshot(processes=(ANN,))
     bench.lookup.want_relatives(True)
     bench.annotate(given)
     bench.pass_time(2.0)
     known, relatives = bench.annotate(given), bench.lookup.relatives
-    bench.host.before_workloads = bench.host.before_scan = bench.host.before_relatives = refuse
+    bench.host.before_workloads = bench.host.before_scan = bench.host.before_relatives = partial(
+        refuse, trouble
+    )
     bench.pass_time(20.0)
     assert bench.annotate(given) == known
     assert bench.lookup.relatives is relatives

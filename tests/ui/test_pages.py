@@ -505,7 +505,8 @@ async def test_a_page_is_rebuilt_for_new_data_and_never_while_hidden() -> None:
         await pilot.pause(MANY_UPDATES)
         assert screen.made == made + 1
         app.pop_screen()
-        await until(pilot, lambda: screen.made == made + 2, "waiting for its return")
+        # Twice, where the next look for new data comes before the screen hears of its return.
+        await until(pilot, lambda: screen.made >= made + 2, "waiting for its return")
 
 
 async def test_a_card_that_vanishes_is_shown_as_it_was_and_comes_back() -> None:

@@ -55,7 +55,7 @@ from gpumon.makers.nvidia.xids import EventXidWatcher, XidReports
 from gpumon.makers.source import NoSuchGpuError, SourceError, gpus_there
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.model.snapshot import GpuStatus, Trouble, Unknown
-from gpumon.system.resource_errors import lack_behind
+from gpumon.system.resource_errors import lack_behind, tolerated_lack_of_files
 from gpumon.system.system import THIS_SYSTEM, System
 
 if TYPE_CHECKING:
@@ -339,13 +339,14 @@ class NvmlBackend(GpuBackend):
     def _take_xids(self) -> None:
         if self._xids.nothing_to_report:
             return
-        from gpumon.host.pci import slot_of
+        with tolerated_lack_of_files():
+            from gpumon.host.pci import slot_of
 
-        for gpu in self._registry.gpus:
-            slot = None if gpu.bus_id is None else slot_of(gpu.bus_id)
-            report = self._xids.next_of(gpu.uuid, slot)
-            if report is not None:
-                gpu.answers.values["xid"], gpu.answers.values["xid_at"] = report
+            for gpu in self._registry.gpus:
+                slot = None if gpu.bus_id is None else slot_of(gpu.bus_id)
+                report = self._xids.next_of(gpu.uuid, slot)
+                if report is not None:
+                    gpu.answers.values["xid"], gpu.answers.values["xid_at"] = report
 
 
 def _detect_unified_memory(gpu: NvmlGpu) -> None:

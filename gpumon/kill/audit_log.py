@@ -101,10 +101,7 @@ class AuditLog:
                 self._flushed_at_exit = True
                 atexit.register(self.flush)
             if not self._writing:
-                self._writing = True
-                threading.Thread(
-                    target=self._write_all, name="gpumon-audit-log", daemon=True
-                ).start()
+                self._start_writing()
 
     def flush(self, seconds: float = 2.0) -> bool:
         """Wait until all lines are written or given up; False if that takes longer."""
@@ -114,13 +111,23 @@ class AuditLog:
                 self._failure = self._sentence("it does not answer")
         return done
 
+    def _start_writing(self) -> None:
+        writer = threading.Thread(target=self._write_all, name="gpumon-audit-log", daemon=True)
+        try:
+            writer.start()
+        except RuntimeError:
+            # The line stays, and is written with the next one.
+            self._failure = self._sentence("no thread can be started")
+        else:
+            self._writing = True
+
     def _write_all(self) -> None:
         while line := self._next():
             try:
                 self._append(line)
                 failure = None
-            except OSError as error:
-                failure = self._sentence(error.strerror or str(error))
+            except Exception as error:  # noqa: BLE001 - the lines after it are written all the same
+                failure = self._sentence(getattr(error, "strerror", None) or str(error))
             with self._changed:
                 self._failure = failure
 

@@ -9,10 +9,12 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -269,3 +271,32 @@ def test_two_programs_write_into_one(folder: Path) -> None:
     assert sorted(str(line["pid"]) for line in written(folder)) == sorted(
         str(pid) for pid in [*range(50), *range(50)]
     )
+
+
+def test_a_line_without_a_thread_is_reported_and_written_with_the_next(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    audit_log = AuditLog(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        said = failure(audit_log)
+    assert said.endswith("no thread can be started")
+    audit_log.write(TRAINING, signal.SIGKILL, "sent")
+    assert audit_log.flush(lives.PATIENCE)
+    assert [line["signal"] for line in written(folder)] == ["TERM", "KILL"]
+    assert audit_log.failure is None
+
+
+def test_a_line_that_cannot_be_written_for_any_reason_leaves_the_next(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit_log = AuditLog(folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", Mock(side_effect=MemoryError("no memory")))
+        assert failure(audit_log).endswith("no memory")
+    audit_log.write(TRAINING, signal.SIGKILL, "sent")
+    assert audit_log.flush(lives.PATIENCE)
+    assert [line["signal"] for line in written(folder)] == ["KILL"]

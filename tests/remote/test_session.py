@@ -165,7 +165,10 @@ def sampled(**how: bool) -> Iterator[tuple[Popen[bytes], list[Snapshot], Collect
         collector.subscribe(seen.append)
         collector.start()
         try:
-            lives.until(lambda: seen and seen[-1].processes, lambda: f"the process in {seen[-1:]}")
+            lives.until(
+                lambda: seen and seen[-1].processes,
+                lambda: f"the process in {seen[-1:]}, {collector.failure}",
+            )
             yield process, seen, collector
         finally:
             collector.stop()

@@ -6,12 +6,17 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from gpumon.host.workloads import WorkloadReader
 from gpumon.model.processes import ProcessId
 from gpumon.system.system import System
+from tests.build import process
+from tests.clock import HandClock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from gpumon.model.processes import GpuProcess, Workload
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -92,6 +97,66 @@ class FakeProc:
     def remove(self, pid: int) -> None:
         """Take the process away from the list, as if it had ended."""
         (self.root / str(pid)).rename(self.root / f"ended-{pid}")
+
+
+class FakeWorkloads:
+    """A ``/proc`` of files in which processes have an environment, and a reader of workloads.
+
+    Attributes:
+        root: The file system in which the reader looks for the names of containers.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "root"
+        self.clock = HandClock(epoch=0.0)
+        self.proc = FakeProc(folder / "proc")
+        self.reader = WorkloadReader(System(str(self.proc), clock=self.clock), root=str(self.root))
+        self._mount(self.proc.root / "self", "ours")
+
+    def _mount(self, directory: Path, name: str) -> None:
+        """Let a process be in a mount name space of this name."""
+        space = self.proc.root / name
+        space.touch()
+        (directory / "ns").mkdir(parents=True, exist_ok=True)
+        (directory / "ns/mnt").unlink(missing_ok=True)
+        (directory / "ns/mnt").symlink_to(space)
+
+    def add(
+        self,
+        pid: int,
+        command: str = "python train.py",
+        *,
+        parent: int = 0,
+        start: int = 100,
+        state: str = "S",
+        name: str | None = None,
+        cgroup: str = "0::/\n",
+        mounts: str = "ours",
+        **environ: str,
+    ) -> GpuProcess:
+        """Let there be such a process, in the place of an earlier one of that number."""
+        words = command.split()
+        self.proc.add(
+            pid,
+            parent,
+            name=(name or os.path.basename(words[0]))[:15],  # noqa: PTH119 - it is text
+            state=state,
+            start_time=start,
+            command="".join(f"{word}\0" for word in words).encode(),
+            cgroup=cgroup,
+        )
+        directory = self.proc.root / str(pid)
+        (directory / "environ").write_text("".join(f"{k}={v}\0" for k, v in environ.items()))
+        self._mount(directory, mounts)
+        return process(pid, start_time=start)
+
+    def hide_environ(self, pid: int) -> None:
+        """Let it be a process of another user."""
+        (self.proc.root / str(pid) / "environ").unlink()
+
+    def place(self, one: GpuProcess) -> Workload:
+        """Where a process runs, as far as its reader knows."""
+        return self.reader.read([one])[one.id]
 
 
 def _relink(path: Path, target: str) -> None:

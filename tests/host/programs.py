@@ -5,6 +5,15 @@ Each opens the file named by its first argument, says a line when it is ready, a
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from tests import lives
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+    from gpumon.model.processes import ProcessId
+
 HOLDING = """
 import ctypes, os, signal, sys, threading, time
 held = os.open(sys.argv[1], os.O_RDONLY)
@@ -64,3 +73,27 @@ signal.pause()
 """
 """Takes over orphans under the name of its second argument. Its child, in a session of its own, has
 a child that holds the file; at a line of input it ends that child, and answers."""
+
+
+def identity(pid: int) -> ProcessId:
+    """Which process has this number now."""
+    relative = lives.look(pid)
+    assert relative is not None
+    return relative.id
+
+
+def go_on(process: Popen[str]) -> None:
+    """Give it the line that it waits for."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def until_state(process: Popen[str], state: str) -> None:
+    """Wait until it is in this state."""
+
+    def is_there() -> bool:
+        relative = lives.look(process.pid)
+        return relative is not None and relative.state == state
+
+    lives.until(is_there, f"state {state}")

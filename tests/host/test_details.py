@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -19,6 +19,7 @@ from gpumon.model.processes import ProcessId, Workload
 from tests import build, lives
 from tests.host import programs
 from tests.host.fakes import FakeProc
+from tests.host.programs import identity
 
 if TYPE_CHECKING:
     from tests.lives import Family
@@ -41,14 +42,16 @@ print(msgspec.json.encode(read_details(ProcessId(pid, start_time), files)).decod
 """
 
 
-def identity(pid: int) -> ProcessId:
-    relative = lives.look(pid)
-    assert relative is not None
-    return relative.id
+def told(pid: int, device_folder: Path | None = None, place: Workload | None = None) -> Details:
+    files = build.device_files(device_folder or "/dev")
+    details = read_details(identity(pid), files, place=place)
+    assert details is not None
+    return details
 
 
-def told(pid: int, device_folder: Path | None = None) -> Details:
-    details = read_details(identity(pid), build.device_files(device_folder or "/dev"))
+def told_of_fake(fake: FakeProc, **facts: Any) -> Details:
+    """What is told of process 20 of a fake ``/proc``, which these facts change."""
+    details = read_details(fake.add(20, **facts), FILES, fake.system)
     assert details is not None
     return details
 
@@ -61,11 +64,6 @@ def told_to(uid: int, pid: int) -> Details:
         [sys.executable, "-c", AS_ANOTHER, *numbers], capture_output=True, check=True
     )
     return msgspec.json.decode(answer.stdout, type=Details)
-
-
-def state(pid: int) -> str | None:
-    relative = lives.look(pid)
-    return None if relative is None else relative.state
 
 
 def test_a_process_of_ones_own_is_told_in_full(
@@ -132,10 +130,8 @@ def test_a_process_that_hangs_says_where_and_is_not_asked_for_its_memory(
     pipe = card.parent / "pipe"
     os.mkfifo(pipe)
     process = family.python(programs.HANGING, str(card), str(pipe))
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-    lives.until(lambda: state(process.pid) == "D", "it hangs")
+    programs.go_on(process)
+    programs.until_state(process, "D")
     details = told(process.pid, card.parent)
     assert (details.state, details.devices) == ("D", (str(card),))
     assert details.wait_channel is None or details.wait_channel.isidentifier()
@@ -151,19 +147,12 @@ def test_a_wait_channel_is_told_in_state_d_only(
     tmp_path: Path, channel: str, said: str | None
 ) -> None:
     fake = FakeProc(tmp_path)
-    process = fake.add(20, state="D", wait_channel=channel)
-    details = read_details(process, FILES, fake.system)
-    assert details is not None
-    assert details.wait_channel == said
-    details = read_details(fake.add(20, state="S", wait_channel=channel), FILES, fake.system)
-    assert details is not None
-    assert details.wait_channel is None
+    assert told_of_fake(fake, state="D", wait_channel=channel).wait_channel == said
+    assert told_of_fake(fake, state="S", wait_channel=channel).wait_channel is None
 
 
 def test_a_process_that_is_ending_says_what_is_gone(tmp_path: Path) -> None:
-    fake = FakeProc(tmp_path)
-    details = read_details(fake.add(20, state="D", flags=0x4), FILES, fake.system)
-    assert details is not None
+    details = told_of_fake(FakeProc(tmp_path), state="D", flags=0x4)
     assert details.environment is None
     assert details.unreadable == ("It is ending: its command and environment are gone already.",)
 
@@ -205,28 +194,21 @@ def test_who_may_read_it_is_named(family: Family) -> None:
 
 def test_a_place_is_handed_on(family: Family) -> None:
     place = Workload(tmux="train")
-    details = read_details(identity(family.sleeper().pid), FILES, place=place)
-    assert details is not None
-    assert details.place is place
+    assert told(family.sleeper().pid, place=place).place is place
 
 
 def test_a_command_of_megabytes_is_cut(tmp_path: Path) -> None:
-    fake = FakeProc(tmp_path)
-    process = fake.add(20, command=b"x" * (LIMIT + 10))
-    details = read_details(process, FILES, fake.system)
-    assert details is not None
+    details = told_of_fake(FakeProc(tmp_path), command=b"x" * (LIMIT + 10))
     assert [len(part) for part in details.command] == [LIMIT]
 
 
 def test_an_environment_keeps_its_order_and_passes_over_what_is_none(tmp_path: Path) -> None:
     fake = FakeProc(tmp_path)
-    process = fake.add(20)
-    environ = b"B=2\0A=1=1\0a title\0=x\0E=\0\xff=\xff\0"
-    (tmp_path / "20" / "environ").write_bytes(environ)
-    details = read_details(process, FILES, fake.system)
-    assert details is not None
+    fake.add(20)
+    (tmp_path / "20" / "environ").write_bytes(b"B=2\0A=1=1\0a title\0=x\0E=\0\xff=\xff\0")
     odd = "\N{REPLACEMENT CHARACTER}"
-    assert details.environment == (("B", "2"), ("A", "1=1"), ("E", ""), (odd, odd))
+    expected = (("B", "2"), ("A", "1=1"), ("E", ""), (odd, odd))
+    assert told_of_fake(fake).environment == expected
 
 
 SECRETS = [
@@ -247,14 +229,12 @@ PLAIN = [
 ]
 
 
-@pytest.mark.parametrize("names", SECRETS)
-def test_a_name_that_says_secret_hides_its_value(names: str) -> None:
-    assert [name for name in names.split() if not is_secret(name, "hunter2")] == []
+def test_a_name_that_says_secret_hides_its_value() -> None:
+    assert [name for name in " ".join(SECRETS).split() if not is_secret(name, "hunter2")] == []
 
 
-@pytest.mark.parametrize("names", PLAIN)
-def test_a_name_that_only_looks_like_it_hides_nothing(names: str) -> None:
-    assert [name for name in names.split() if is_secret(name, "hunter2")] == []
+def test_a_name_that_only_looks_like_it_hides_nothing() -> None:
+    assert [name for name in " ".join(PLAIN).split() if is_secret(name, "hunter2")] == []
 
 
 @pytest.mark.parametrize(
@@ -278,18 +258,19 @@ def test_a_value_that_carries_a_secret_is_hidden_under_any_name(value: str) -> N
 
 
 @pytest.mark.parametrize(
-    "value",
-    ["https://host:8080/path", "http://localhost:8888/tree?x=1", "git@github.com:a/b", "a:b@c", ""],
-)
-def test_an_ordinary_address_is_no_secret(value: str) -> None:
-    assert not is_secret("HTTP_PROXY", value)
-
-
-@pytest.mark.parametrize(
     ("name", "value"),
-    [("MAX_TOKENS", "4096"), ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1"), ("USE_AUTH", "false")],
+    [
+        ("HTTP_PROXY", "https://host:8080/path"),
+        ("HTTP_PROXY", "http://localhost:8888/tree?x=1"),
+        ("HTTP_PROXY", "git@github.com:a/b"),
+        ("HTTP_PROXY", "a:b@c"),
+        ("HTTP_PROXY", ""),
+        ("MAX_TOKENS", "4096"),
+        ("HF_HUB_DISABLE_IMPLICIT_TOKEN", "1"),
+        ("USE_AUTH", "false"),
+    ],
 )
-def test_numbers_and_switches_are_no_secret(name: str, value: str) -> None:
+def test_ordinary_addresses_numbers_and_switches_are_no_secret(name: str, value: str) -> None:
     assert not is_secret(name, value)
 
 

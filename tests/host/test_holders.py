@@ -30,35 +30,18 @@ from gpumon.model.processes import (
 from gpumon.model.snapshot import Gpu, Snapshot, Unknown
 from gpumon.system.system import System
 from tests import build, lives
+from tests.clock import HandClock
 from tests.driver import owners
 from tests.host import programs
 from tests.host.fakes import FakeProc
 
 if TYPE_CHECKING:
-    from threading import Event
-
     from tests.lives import Family
 
 
-class Time:
-    """A clock that stands until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def time(self) -> float:
-        return build.NOON
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wait(self, event: Event, timeout: float) -> bool:
-        raise NotImplementedError
-
-
 @pytest.fixture
-def clock() -> Time:
-    return Time()
+def clock() -> HandClock:
+    return HandClock(now=0.0, epoch=build.NOON)
 
 
 @pytest.fixture
@@ -72,21 +55,28 @@ def cards(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def scanner(cards: Path, clock: Time) -> HolderScanner:
+def scanner(cards: Path, clock: HandClock) -> HolderScanner:
     return HolderScanner(build.device_files(cards), System(clock=clock))
 
 
-@pytest.fixture
-def fake(tmp_path: Path) -> FakeProc:
-    return FakeProc(tmp_path / "proc")
+class Fakes:
+    """A ``/proc`` of files with a scanner that is itself process 10, and holders of the GPU."""
+
+    def __init__(self, root: Path, cards: Path, clock: HandClock) -> None:
+        self.proc, self._gpu = FakeProc(root), cards / "nvidia4"
+        self.proc.add(1, 0, session=0, group=0, name="systemd")
+        self.proc.add(10)
+        system = System(str(root), clock=clock)
+        self.scanner = HolderScanner(build.device_files(cards), system, own_pid=10)
+
+    def hold(self, pid: int, parent: int = 1, **facts: Any) -> ProcessId:
+        """Add a process that holds the first GPU."""
+        return self.proc.add(pid, parent, files={0: Path("/dev/null"), 7: self._gpu}, **facts)
 
 
 @pytest.fixture
-def fakes(fake: FakeProc, cards: Path, clock: Time) -> HolderScanner:
-    """A scanner of the fake ``/proc``, in which it is itself process 10."""
-    fake.add(1, 0, session=0, group=0, name="systemd")
-    fake.add(10)
-    return HolderScanner(build.device_files(cards), System(str(fake), clock=clock), own_pid=10)
+def fakes(tmp_path: Path, cards: Path, clock: HandClock) -> Fakes:
+    return Fakes(tmp_path / "proc", cards, clock)
 
 
 GPUS = (build.gpu(index=0, minor_number=4), build.gpu(index=1, minor_number=5))
@@ -113,11 +103,6 @@ def scan(scanner: HolderScanner, given: Snapshot | None = None) -> HolderScan:
 def only(scanner: HolderScanner, given: Snapshot | None = None) -> UnlistedHolder:
     (suspect,) = scan(scanner, given).suspects
     return suspect
-
-
-def state(pid: int) -> str | None:
-    relative = lives.look(pid)
-    return None if relative is None else relative.state
 
 
 def test_a_holder_that_the_driver_does_not_list_is_named(
@@ -224,7 +209,7 @@ def test_an_orphan_is_found_by_the_session_it_was_started_in(
 
 
 def test_an_orphan_that_was_seen_with_its_parent_names_it(
-    family: Family, scanner: HolderScanner, cards: Path, clock: Time
+    family: Family, scanner: HolderScanner, cards: Path, clock: HandClock
 ) -> None:
     reaper = family.python(programs.REAPER, str(cards / "nvidia4"), "anything")
     (parent,) = lives.children(reaper.pid)
@@ -251,10 +236,8 @@ def test_an_orphan_of_a_listed_process_is_remembered_from_before(
 
 
 def end_the_parent(reaper: subprocess.Popen[str]) -> None:
-    assert reaper.stdin is not None
+    programs.go_on(reaper)
     assert reaper.stdout is not None
-    reaper.stdin.write("\n")
-    reaper.stdin.flush()
     assert reaper.stdout.readline() == "ended\n"
 
 
@@ -270,16 +253,14 @@ def test_one_whose_main_thread_ended_is_found_by_its_other_thread(
 
 
 def test_one_that_waits_in_the_kernel_says_where_and_for_how_long(
-    family: Family, scanner: HolderScanner, cards: Path, clock: Time
+    family: Family, scanner: HolderScanner, cards: Path, clock: HandClock
 ) -> None:
     pipe = cards / "pipe"
     os.mkfifo(pipe)
     process = family.python(programs.HANGING, str(cards / "nvidia4"), str(pipe))
     before = only(scanner)
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-    lives.until(lambda: state(process.pid) == "D", "it hangs")
+    programs.go_on(process)
+    programs.until_state(process, "D")
     scan(scanner)
     clock.now += 240
     hanging = {one.id.pid: one for one in scan(scanner).suspects}[process.pid]
@@ -293,11 +274,11 @@ def test_one_that_waits_in_the_kernel_says_where_and_for_how_long(
 
 
 def test_one_that_is_stopped_says_for_how_long(
-    family: Family, scanner: HolderScanner, cards: Path, clock: Time
+    family: Family, scanner: HolderScanner, cards: Path, clock: HandClock
 ) -> None:
     process = family.python(programs.HOLDER, str(cards / "nvidia4"))
     process.send_signal(signal.SIGSTOP)
-    lives.until(lambda: state(process.pid) == "T", "it stops")
+    programs.until_state(process, "T")
     end = "it ends by SIGKILL only, or once continued"
     assert only(scanner).sentence == f"it is stopped: {end}"
     clock.now += 3600
@@ -305,9 +286,9 @@ def test_one_that_is_stopped_says_for_how_long(
     assert suspect.reason is HoldReason.STOPPED
     assert suspect.sentence == f"it is stopped for at least 1h00m: {end}"
     process.send_signal(signal.SIGCONT)
-    lives.until(lambda: state(process.pid) == "S", "it goes on")
+    programs.until_state(process, "S")
     process.send_signal(signal.SIGSTOP)
-    lives.until(lambda: state(process.pid) == "T", "it stops again")
+    programs.until_state(process, "T")
     assert only(scanner).sentence == f"it is stopped: {end}"
 
 
@@ -379,13 +360,12 @@ def test_who_could_not_be_looked_into_is_counted(family: Family) -> None:
 
 
 def test_where_nobody_can_look_there_is_no_answer(tmp_path: Path, cards: Path) -> None:
-    absent = str(tmp_path / "absent")
-    assert HolderScanner(build.device_files(cards), System(absent)).scan(snapshot()) is None
+    absent, files = str(tmp_path / "absent"), build.device_files(cards)
+    assert HolderScanner(files, System(absent)).scan(snapshot()) is None
     assert HolderScanner(build.device_files(absent)).scan(snapshot()) is None
     without_minors = snapshot(gpus=(build.gpu(index=0), build.gpu(index=1)))
-    assert HolderScanner(build.device_files(cards)).scan(without_minors) is None
-    never_listed = snapshot(processes_at=None)
-    assert HolderScanner(build.device_files(cards)).scan(never_listed) is None
+    assert HolderScanner(files).scan(without_minors) is None
+    assert HolderScanner(files).scan(snapshot(processes_at=None)) is None
 
 
 def test_a_card_whose_processes_are_not_listed_has_no_suspects(
@@ -415,11 +395,6 @@ def test_processes_that_end_meanwhile_raise_nothing(
         assert process.pid in [suspect.id.pid for suspect in scan(scanner).suspects]
 
 
-def hold(fake: FakeProc, cards: Path, pid: int, parent: int = 1, **facts: Any) -> ProcessId:
-    """A process of the fake ``/proc`` that holds the first card."""
-    return fake.add(pid, parent, files={0: Path("/dev/null"), 7: cards / "nvidia4"}, **facts)
-
-
 SERVICE = "0::/system.slice/trainer.service\n"
 SESSION = "12:pids:/\n1:name=systemd:/user.slice/user-1000.slice/session-3.scope\n0::/\n"
 TERMINAL = "0::/user.slice/user-1.slice/user@1.service/app.slice/vte-spawn-1.scope/sub\n"
@@ -442,12 +417,12 @@ TERMINAL = "0::/user.slice/user-1.slice/user@1.service/app.slice/vte-spawn-1.sco
     ],
 )
 def test_an_orphan_is_known_by_what_its_parent_cannot_be(
-    fakes: HolderScanner, fake: FakeProc, cards: Path, facts: dict[str, Any], sentence: str
+    fakes: Fakes, facts: dict[str, Any], sentence: str
 ) -> None:
-    fake.add(20, name="systemd")
-    fake.add(30, name="tini", status="Name:\ttini\nNSpid:\t30\t1\nNSpgid:\t30\t1\n")
-    hold(fake, cards, 100, **facts)
-    suspect = only(fakes)
+    fakes.proc.add(20, name="systemd")
+    fakes.proc.add(30, name="tini", status="Name:\ttini\nNSpid:\t30\t1\nNSpgid:\t30\t1\n")
+    fakes.hold(100, **facts)
+    suspect = only(fakes.scanner)
     assert suspect.reason is HoldReason.ORPHAN
     assert sentence in suspect.sentence
 
@@ -463,16 +438,20 @@ def test_an_orphan_is_known_by_what_its_parent_cannot_be(
         {"session": 50, "group": 50, "parent": 30},
         {"session": 0, "group": 0, "parent": 40},
         {"session": 0, "group": 20},
+        # What only speaks of a monitor is none.
+        {"name": "python3", "command": b"python3\0train.py\0nvitop\0"},
+        {"name": "nvidia-cuda-mps", "command": b"nvidia-cuda-mps-server\0"},
+        {"name": "bash", "command": b"bash\0nvtop\0"},
     ],
 )
-def test_nobody_is_called_an_orphan_without_a_reason(
-    fakes: HolderScanner, fake: FakeProc, cards: Path, facts: dict[str, Any]
+def test_nobody_is_called_an_orphan_or_a_monitor_without_a_reason(
+    fakes: Fakes, facts: dict[str, Any]
 ) -> None:
-    fake.add(20, name="bash")
-    fake.add(30, name="ssh-agent", session=20)
-    fake.add(40, name="systemd")
-    hold(fake, cards, 100, **facts)
-    assert only(fakes).reason is HoldReason.HOLDS
+    fakes.proc.add(20, name="bash")
+    fakes.proc.add(30, name="ssh-agent", session=20)
+    fakes.proc.add(40, name="systemd")
+    fakes.hold(100, **facts)
+    assert only(fakes.scanner).reason is HoldReason.HOLDS
 
 
 @pytest.mark.parametrize(
@@ -489,129 +468,98 @@ def test_nobody_is_called_an_orphan_without_a_reason(
     ],
 )
 def test_a_monitor_is_told_as_one_even_where_it_was_left_by_its_parent(
-    fakes: HolderScanner, fake: FakeProc, cards: Path, name: str, command: bytes
+    fakes: Fakes, name: str, command: bytes
 ) -> None:
-    hold(fake, cards, 100, session=50, group=50, name=name, command=command)
-    suspect = only(fakes)
+    fakes.hold(100, session=50, group=50, name=name, command=command)
+    suspect = only(fakes.scanner)
     assert suspect.reason is HoldReason.OBSERVER
     assert suspect.sentence == "by its name it is a monitor or a service of the machine"
 
 
 @pytest.mark.parametrize(
-    ("name", "command"),
+    ("facts", "sentence"),
     [
-        ("python3", b"python3\0train.py\0nvitop\0"),
-        ("nvidia-cuda-mps", b"nvidia-cuda-mps-server\0"),
-        ("bash", b"bash\0nvtop\0"),
+        pytest.param(
+            {"name": "nvidia-smi", "state": "D", "wait_channel": "rm_ioctl"},
+            "it waits inside the kernel in rm_ioctl: no signal reaches it",
+            id="a monitor that hangs",
+        ),
+        pytest.param(
+            {"state": "D", "flags": 0x4, "wait_channel": "nvidia_close"},
+            "it is ending and waits inside the kernel in nvidia_close: no signal reaches it",
+            id="hangs while it ends",
+        ),
+        pytest.param({"state": "t"}, "it is stopped by a debugger", id="stopped by a debugger"),
     ],
 )
-def test_what_only_speaks_of_a_monitor_is_none(
-    fakes: HolderScanner, fake: FakeProc, cards: Path, name: str, command: bytes
-) -> None:
-    hold(fake, cards, 100, name=name, command=command)
-    assert only(fakes).reason is HoldReason.HOLDS
+def test_a_state_is_said(fakes: Fakes, facts: dict[str, Any], sentence: str) -> None:
+    fakes.hold(100, **facts)
+    assert only(fakes.scanner).sentence == sentence
 
 
-def test_a_monitor_that_hangs_is_told_as_hanging(
-    fakes: HolderScanner, fake: FakeProc, cards: Path
-) -> None:
-    hold(fake, cards, 100, name="nvidia-smi", state="D", wait_channel="rm_ioctl")
-    assert only(fakes).sentence == "it waits inside the kernel in rm_ioctl: no signal reaches it"
-
-
-def test_one_that_hangs_while_it_ends_is_told_so(
-    fakes: HolderScanner, fake: FakeProc, cards: Path
-) -> None:
-    hold(fake, cards, 100, state="D", flags=0x4, wait_channel="nvidia_close")
-    assert only(fakes).sentence == (
-        "it is ending and waits inside the kernel in nvidia_close: no signal reaches it"
-    )
-
-
-def test_a_thread_that_keeps_a_process_from_ending_is_named(
-    fakes: HolderScanner, fake: FakeProc, cards: Path
-) -> None:
-    hold(fake, cards, 100, state="Z", threads=3)
-    fake.add_thread(100, 101, state="S")
-    fake.add_thread(100, 102, state="D", wait_channel="nvidia_close")
-    assert only(fakes).sentence == (
+def test_a_thread_that_keeps_a_process_from_ending_is_named(fakes: Fakes) -> None:
+    fakes.hold(100, state="Z", threads=3)
+    fakes.proc.add_thread(100, 101, state="S")
+    fakes.proc.add_thread(100, 102, state="D", wait_channel="nvidia_close")
+    assert only(fakes.scanner).sentence == (
         "its main thread has ended, but 2 others live on; "
         "thread 102 waits inside the kernel in nvidia_close"
     )
 
 
-def test_one_that_a_debugger_stopped_is_told_so(
-    fakes: HolderScanner, fake: FakeProc, cards: Path
-) -> None:
-    hold(fake, cards, 100, state="t")
-    assert only(fakes).sentence == "it is stopped by a debugger"
-
-
-def test_a_container_is_named_where_its_cgroup_tells(
-    fakes: HolderScanner, fake: FakeProc, cards: Path
-) -> None:
-    hold(fake, cards, 100, 20, cgroup=f"0::/system.slice/docker-{'ab' * 32}.scope\n", namespace=7)
-    suspect = only(fakes)
+def test_a_container_is_named_where_its_cgroup_tells(fakes: Fakes) -> None:
+    fakes.hold(100, 20, cgroup=f"0::/system.slice/docker-{'ab' * 32}.scope\n", namespace=7)
+    suspect = only(fakes.scanner)
     assert suspect.reason is HoldReason.OTHER_CONTAINER
     assert suspect.sentence == "it runs in docker abababababab"
     assert suspect.place == Workload(container=Container("docker", "ab" * 32))
     assert suspect.started_at is not None
 
 
-def test_a_descendant_of_a_listed_process_is_told_through_the_generations(
-    fakes: HolderScanner, fake: FakeProc, cards: Path
-) -> None:
-    trainer = hold(fake, cards, 100, 20, name="train\x1b[2J")
-    fake.add(200, 100)
-    hold(fake, cards, 300, 200)
+def test_a_descendant_of_a_listed_process_is_told_through_the_generations(fakes: Fakes) -> None:
+    trainer = fakes.hold(100, 20, name="train\x1b[2J")
+    fakes.proc.add(200, 100)
+    fakes.hold(300, 200)
     given = snapshot(build.process(100, gpus=(1,), start_time=trainer.start_time))
-    assert [one.sentence for one in scan(fakes, given).suspects] == [
+    assert [one.sentence for one in scan(fakes.scanner, given).suspects] == [
         "it descends from 100 (train\N{REPLACEMENT CHARACTER}[2J), which the driver lists",
         "it has the GPU open; the driver lists it on GPU 1 only",
     ]
 
 
-def test_the_most_suspect_come_first_and_monitors_last(
-    fakes: HolderScanner, fake: FakeProc, cards: Path
-) -> None:
-    hold(fake, cards, 100, name="nvtop")
-    hold(fake, cards, 101)
-    hold(fake, cards, 102, state="T")
-    hold(fake, cards, 103, state="D")
-    hold(fake, cards, 104, session=50)
-    hold(fake, cards, 106, 101)
-    hold(fake, cards, 107, namespace=7)
-    given = snapshot(build.process(101, start_time=101))
-    assert [one.id.pid for one in scan(fakes, given).suspects] == [104, 103, 102, 107, 106, 100]
+def test_the_most_suspect_come_first_and_monitors_last(fakes: Fakes) -> None:
+    fakes.hold(100, name="nvtop")
+    fakes.hold(101)
+    fakes.hold(102, state="T")
+    fakes.hold(103, state="D")
+    fakes.hold(104, session=50)
+    fakes.hold(106, 101)
+    fakes.hold(107, namespace=7)
+    found = scan(fakes.scanner, snapshot(build.process(101, start_time=101)))
+    assert [one.id.pid for one in found.suspects] == [104, 103, 102, 107, 106, 100]
 
 
-def test_a_number_that_may_mean_another_process_is_said(
-    fakes: HolderScanner, fake: FakeProc, cards: Path
-) -> None:
-    hold(fake, cards, 100)
+def test_a_number_that_may_mean_another_process_is_said(fakes: Fakes) -> None:
+    fakes.hold(100)
     foreign = build.process(4711, start_time=None, visible=False)
     given = snapshot(foreign, pids_are_ours=False)
     doubt = "; the driver may list it under its number in another PID namespace"
-    assert only(fakes, given).sentence.endswith(doubt)
-    assert not only(fakes, snapshot(foreign)).sentence.endswith(doubt)
+    assert only(fakes.scanner, given).sentence.endswith(doubt)
+    assert not only(fakes.scanner, snapshot(foreign)).sentence.endswith(doubt)
 
 
-def test_who_lets_go_of_the_card_is_forgotten(
-    fakes: HolderScanner, fake: FakeProc, cards: Path
-) -> None:
-    hold(fake, cards, 100, 20)
-    assert only(fakes).reason is HoldReason.HOLDS
-    fake.remove(100)
-    assert scan(fakes).suspects == ()
-    hold(fake, cards, 100, 30)
-    assert only(fakes).reason is HoldReason.HOLDS
+def test_who_lets_go_of_the_card_is_forgotten(fakes: Fakes) -> None:
+    fakes.hold(100, 20)
+    assert only(fakes.scanner).reason is HoldReason.HOLDS
+    fakes.proc.remove(100)
+    assert scan(fakes.scanner).suspects == ()
+    fakes.hold(100, 30)
+    assert only(fakes.scanner).reason is HoldReason.HOLDS
 
 
-def test_another_file_of_the_same_name_is_no_card(
-    fakes: HolderScanner, fake: FakeProc, tmp_path: Path
-) -> None:
+def test_another_file_of_the_same_name_is_no_card(fakes: Fakes, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
     (other / "nvidia4").touch()
-    fake.add(100, files={3: other / "nvidia4"})
-    assert scan(fakes).suspects == ()
+    fakes.proc.add(100, files={3: other / "nvidia4"})
+    assert scan(fakes.scanner).suspects == ()

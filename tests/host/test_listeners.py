@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
 from gpumon.host.listeners import Listener, Sockets, is_connected, reachable_address, sockets_of
-from gpumon.host.procfs import stat_of
 from gpumon.model.processes import ProcessId
 from gpumon.system.system import System
+from tests.host.programs import identity
+from tests.lives import needs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _LISTENS = """
 import socket
@@ -27,34 +32,36 @@ ALL = "0.0.0.0"  # noqa: S104 - nothing is bound to it
 
 
 def own_id() -> ProcessId:
-    stat = stat_of("/proc", os.getpid())
-    assert stat is not None
-    return stat.id
+    return identity(os.getpid())
+
+
+@contextmanager
+def listening(*prefix: str) -> Iterator[tuple[int, str]]:
+    """Another process, by its number, that listens at a port: "" if it could not start."""
+    command = [*prefix, sys.executable, "-c", _LISTENS]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        yield process.pid, process.stdout.readline().strip()
+        process.kill()
 
 
 def test_the_sockets_of_a_process_are_those_that_it_has_open() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as listener,
-        subprocess.Popen(
-            [sys.executable, "-c", _LISTENS],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as other,
+        listening() as (other, others_port),
     ):
-        assert other.stdout is not None
-        others_port = int(other.stdout.readline())
+        port = listener.getsockname()[1]
         sockets = sockets_of(own_id())
         own = {each.port for each in sockets.own or ()}
-        assert listener.getsockname()[1] in own
-        assert others_port not in own
-        assert {listener.getsockname()[1], others_port} <= {each.port for each in sockets.around}
+        assert port in own
+        assert int(others_port) not in own
+        assert {port, int(others_port)} <= {each.port for each in sockets.around}
         assert sockets.is_local
         assert sockets.owner == os.geteuid()
-        stat = stat_of("/proc", other.pid)
-        assert stat is not None
-        assert [each.port for each in sockets_of(stat.id).own or ()] == [others_port]
-        other.kill()
+        others = sockets_of(identity(other))
+        assert [each.port for each in others.own or ()] == [int(others_port)]
 
 
 def test_a_socket_that_does_not_listen_is_none() -> None:
@@ -128,8 +135,6 @@ def test_a_table_that_lies_gives_nothing(tmp_path: Path) -> None:
     process = tmp_path / "7"
     for folder in (process / "net", process / "fd", tmp_path / str(os.getpid()) / "net"):
         folder.mkdir(parents=True)
-    stat = stat_of("/proc", os.getpid())
-    assert stat is not None
     text = Path("/proc/self/stat").read_text()
     process.joinpath("stat").write_text("7" + text[text.index(" ") :])
     tmp_path.joinpath(str(os.getpid()), "stat").write_text(text)
@@ -148,29 +153,19 @@ def test_a_table_that_lies_gives_nothing(tmp_path: Path) -> None:
     (process / "fd" / "3").symlink_to("socket:[77]")
     (process / "fd" / "4").symlink_to("socket:[x]")
     (process / "fd" / "5").symlink_to("/dev/null")
-    found = sockets_of(ProcessId(7, stat.id.start_time), System(proc=str(tmp_path)))
+    found = sockets_of(ProcessId(7, own_id().start_time), System(proc=str(tmp_path)))
     assert found.own == (Listener("127.0.0.1", 8080, 1000, 77),)
     assert not found.is_local
     assert found.container_address is None
 
 
 @pytest.mark.root
-@pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed")
+@needs("unshare")
 def test_a_namespace_of_its_own_is_not_local() -> None:
-    with subprocess.Popen(
-        ["unshare", "--net", sys.executable, "-c", _LISTENS],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as inside:
-        assert inside.stdout is not None
-        port = inside.stdout.readline()
+    with listening("unshare", "--net") as (inside, port):
         if not port:
             pytest.skip("no namespaces can be made here")
-        stat = stat_of("/proc", inside.pid)
-        assert stat is not None
-        sockets = sockets_of(stat.id)
-        inside.kill()
+        sockets = sockets_of(identity(inside))
     assert [each.port for each in sockets.own or ()] == [int(port)]
     assert not sockets.is_local
     assert reachable_address((sockets.own or ())[0], sockets) is None

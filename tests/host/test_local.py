@@ -16,12 +16,13 @@ from gpumon.host.process_host import Refusal, Refused
 from gpumon.kill.local_host import LocalHost
 from tests import build, lives
 from tests.host import programs
+from tests.host.programs import identity
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.host.process_host import ProcessHost
-    from gpumon.model.processes import GpuProcess, ProcessId
+    from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Snapshot
     from tests.lives import Family
 
@@ -29,12 +30,6 @@ if TYPE_CHECKING:
 @pytest.fixture
 def host(card: Path) -> ProcessHost:
     return LocalHost(lambda: build.device_files(card.parent))
-
-
-def identity(pid: int) -> ProcessId:
-    relative = lives.look(pid)
-    assert relative is not None
-    return relative.id
 
 
 def snapshot(*processes: GpuProcess) -> Snapshot:
@@ -71,10 +66,8 @@ def test_orphans_are_remembered_from_scan_to_scan(
     reaper = family.python(programs.REAPER, str(card), "anything")
     (parent,) = lives.children(reaper.pid)
     assert host.scan(snapshot()) is not None
-    assert reaper.stdin is not None
+    programs.go_on(reaper)
     assert reaper.stdout is not None
-    reaper.stdin.write("\n")
-    reaper.stdin.flush()
     reaper.stdout.readline()
     found = host.scan(snapshot())
     assert found is not None

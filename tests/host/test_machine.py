@@ -74,37 +74,48 @@ def test_a_file_with_nothing_in_it_tells_nothing(proc: Proc) -> None:
     assert (facts.memory_total, facts.memory_used, facts.cpu_percent) == (None, None, None)
 
 
-def test_memory_in_use_is_what_is_not_available(proc: Proc) -> None:
-    assert proc.reader().read().memory_used == 32 * 1024
-
-
-def test_memory_in_use_is_unknown_where_the_kernel_does_not_tell_what_is_available(
-    proc: Proc,
-) -> None:
-    proc.memory(MemTotal=64, MemFree=16)
+@pytest.mark.parametrize(
+    ("kibibytes", "used"),
+    [
+        pytest.param({"MemFree": 16, "MemAvailable": 32}, 32 * 1024, id="what is not available"),
+        pytest.param({"MemFree": 16}, None, id="the kernel does not say what is available"),
+        pytest.param({"MemAvailable": 256}, 0, id="more is available than a container has"),
+    ],
+)
+def test_memory_in_use(proc: Proc, kibibytes: dict[str, int], used: int | None) -> None:
+    proc.memory(MemTotal=64, **kibibytes)
     facts = proc.reader().read()
-    assert (facts.memory_total, facts.memory_used) == (64 * 1024, None)
+    assert (facts.memory_total, facts.memory_used) == (64 * 1024, used)
 
 
-def test_a_container_that_is_told_less_than_is_available_uses_nothing(proc: Proc) -> None:
-    proc.memory(MemTotal=64, MemAvailable=256)
-    assert proc.reader().read().memory_used == 0
-
-
-def test_the_processor_is_unknown_at_first_and_measured_between_readings(proc: Proc) -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "percent"),
+    [
+        pytest.param(
+            {"user": 100, "idle": 100}, {"user": 103, "idle": 105, "iowait": 2}, 30.0, id="idle"
+        ),
+        pytest.param(
+            {},
+            {"user": 5, "nice": 1, "guest": 4, "guest_nice": 1, "idle": 4},
+            60.0,
+            id="guests are not counted twice",
+        ),
+        pytest.param(
+            {"user": 1, "iowait": 5},
+            {"user": 3, "iowait": 4},
+            100.0,
+            id="a waiting count that goes backwards",
+        ),
+    ],
+)
+def test_the_processor_is_unknown_at_first_and_measured_between_readings(
+    proc: Proc, before: dict[str, int], after: dict[str, int], percent: float
+) -> None:
     reader = proc.reader()
-    proc.processor(user=100, idle=100)
+    proc.processor(**before)
     assert reader.read().cpu_percent is None
-    proc.processor(user=103, idle=105, iowait=2)
-    assert reader.read().cpu_percent == pytest.approx(30.0)
-
-
-def test_guests_are_not_counted_twice(proc: Proc) -> None:
-    reader = proc.reader()
-    proc.processor()
-    reader.read()
-    proc.processor(user=5, nice=1, guest=4, guest_nice=1, idle=4)
-    assert reader.read().cpu_percent == pytest.approx(60.0)
+    proc.processor(**after)
+    assert reader.read().cpu_percent == pytest.approx(percent)
 
 
 def test_counters_that_did_not_move_leave_the_last_value(proc: Proc) -> None:
@@ -115,14 +126,6 @@ def test_counters_that_did_not_move_leave_the_last_value(proc: Proc) -> None:
     proc.processor(user=2, idle=1)
     assert reader.read().cpu_percent == pytest.approx(50.0)
     assert reader.read().cpu_percent == pytest.approx(50.0)
-
-
-def test_a_waiting_count_that_goes_backwards_stays_a_percentage(proc: Proc) -> None:
-    reader = proc.reader()
-    proc.processor(user=1, iowait=5)
-    reader.read()
-    proc.processor(user=3, iowait=4)
-    assert reader.read().cpu_percent == 100.0
 
 
 def test_a_machine_without_load_averages_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

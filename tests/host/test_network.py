@@ -18,11 +18,11 @@ from gpumon.model.codec import encode
 from gpumon.model.network import MOST_NICS, Nic, NicKind
 from gpumon.model.snapshot import Host, Snapshot
 from gpumon.system.system import System
+from tests.clock import HandClock
 from tests.host.test_topology import ROOT, SWITCH, add_device, add_interface
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from threading import Event
 
 NIC = (*SWITCH, "0000:17:01.0", "0000:19:00.0")
 GPU = (*SWITCH, "0000:17:00.0", "0000:18:00.0")
@@ -37,28 +37,12 @@ COUNTERS = {
 }
 
 
-class Time:
-    """A clock that is set."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def time(self) -> float:
-        return 1e9 + self.now
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def wait(self, event: Event, timeout: float) -> bool:
-        return event.wait(timeout)
-
-
 class Tree:
     """A system file system with network adapters, and a reader of it."""
 
     def __init__(self, root: Path) -> None:
         self.sys = root
-        self.clock = Time()
+        self.clock = HandClock(now=100.0, epoch=1e9)
         self.system = System(sys=str(root), clock=self.clock)
         self.reader = NetworkReader(self.system)
 
@@ -85,10 +69,7 @@ class Tree:
         if not (device / "infiniband" / name).exists():
             add_interface(self.sys, "infiniband", name, device)
         here = self.sys / "class/infiniband" / name / "ports" / port
-        write(
-            here,
-            {"link_layer": link, "state": "4: ACTIVE", "rate": "400 Gb/sec (4X NDR)"},
-        )
+        write(here, {"link_layer": link, "state": "4: ACTIVE", "rate": "400 Gb/sec (4X NDR)"})
         write(here / "counters", COUNTERS)
         return here
 
@@ -114,8 +95,13 @@ def device(tree: Tree) -> Path:
     return add_device(tree.sys, NIC)
 
 
-def test_an_infiniband_port_has_its_rates_in_bytes(tree: Tree, device: Path) -> None:
-    port = tree.rdma("mlx5_0", device)
+@pytest.fixture
+def port(tree: Tree, device: Path) -> Path:
+    """Of InfiniBand, mlx5_0."""
+    return tree.rdma("mlx5_0", device)
+
+
+def test_an_infiniband_port_has_its_rates_in_bytes(tree: Tree, port: Path) -> None:
     nic = tree.read()["mlx5_0"]
     assert nic.kind is NicKind.INFINIBAND
     assert nic.up
@@ -130,8 +116,7 @@ def test_an_infiniband_port_has_its_rates_in_bytes(tree: Tree, device: Path) -> 
     assert (nic.errors_at, nic.link_lost_at) == (None, None)
 
 
-def test_errors_and_lost_links_are_dated_when_they_are_seen(tree: Tree, device: Path) -> None:
-    port = tree.rdma("mlx5_0", device)
+def test_errors_and_lost_links_are_dated_when_they_are_seen(tree: Tree, port: Path) -> None:
     tree.read()
     write(port / "counters", {"symbol_error": 2})
     nic = tree.read()["mlx5_0"]
@@ -144,8 +129,7 @@ def test_errors_and_lost_links_are_dated_when_they_are_seen(tree: Tree, device: 
     assert nic.errors_at == seen
 
 
-def test_a_link_that_goes_down_is_lost_without_a_counter(tree: Tree, device: Path) -> None:
-    port = tree.rdma("mlx5_0", device)
+def test_a_link_that_goes_down_is_lost_without_a_counter(tree: Tree, port: Path) -> None:
     (port / "counters/link_downed").unlink()
     assert tree.read()["mlx5_0"].link_lost_at is None
     write(port, {"state": "1: DOWN"})
@@ -162,8 +146,7 @@ def test_a_port_that_is_down_from_the_start_has_lost_nothing(tree: Tree, device:
     assert nic.link_lost_at is None
 
 
-def test_counters_that_are_set_back_give_no_rate_and_no_error(tree: Tree, device: Path) -> None:
-    port = tree.rdma("mlx5_0", device)
+def test_counters_that_are_set_back_give_no_rate_and_no_error(tree: Tree, port: Path) -> None:
     tree.read()
     write(port / "counters", dict.fromkeys(COUNTERS, 0))
     nic = tree.read()["mlx5_0"]
@@ -173,8 +156,7 @@ def test_counters_that_are_set_back_give_no_rate_and_no_error(tree: Tree, device
     assert tree.read()["mlx5_0"].receive_rate == 1000.0
 
 
-def test_an_error_counter_that_appears_is_no_error(tree: Tree, device: Path) -> None:
-    port = tree.rdma("mlx5_0", device)
+def test_an_error_counter_that_appears_is_no_error(tree: Tree, port: Path) -> None:
     write(port / "counters", {"port_rcv_errors": "N/A (no PMA)"})
     assert tree.read()["mlx5_0"].errors == 1
     write(port / "counters", {"port_rcv_errors": 7})
@@ -184,8 +166,9 @@ def test_an_error_counter_that_appears_is_no_error(tree: Tree, device: Path) -> 
 
 
 @pytest.mark.parametrize("text", ["N/A (no PMA)", "-1", "", "\x1b[31m7", "1e9", "9" * 70, "0x10"])
-def test_what_is_no_number_is_unknown_and_never_0(tree: Tree, device: Path, text: str) -> None:
-    port = tree.rdma("mlx5_0", device)
+def test_what_is_no_number_is_unknown_and_never_0(
+    tree: Tree, device: Path, port: Path, text: str
+) -> None:
     write(port / "counters", dict.fromkeys(COUNTERS, text))
     write(port, {"rate": text, "state": text})
     here = tree.interface("ens1", device, {"speed": text, "carrier_down_count": text})
@@ -197,8 +180,7 @@ def test_what_is_no_number_is_unknown_and_never_0(tree: Tree, device: Path, text
             assert nic.receive_rate is nic.speed is nic.congested is None
 
 
-def test_totals_beyond_all_hardware_are_unknown(tree: Tree, device: Path) -> None:
-    port = tree.rdma("mlx5_0", device)
+def test_totals_beyond_all_hardware_are_unknown(tree: Tree, port: Path) -> None:
     tree.read()
     write(port / "counters", {"port_rcv_data": 2**64 - 1})
     nic = tree.read()["mlx5_0"]

@@ -16,9 +16,9 @@ import pytest
 from gpumon.host.process_tree import Descendants, pids_above, read_relatives
 from gpumon.model.processes import ProcessId
 from gpumon.system.system import System
-from tests import lives
 from tests.build import process
 from tests.host.fakes import PAGE_BYTES, FakeProc
+from tests.host.programs import HOLLOW, identity, until_state
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -43,29 +43,10 @@ signal.pause()
 """
 """Starts two trainers, one with two loaders and one with one."""
 
-HOLLOW = """
-import ctypes, threading, time
-threading.Thread(target=time.sleep, args=(1000,)).start()
-print("ready", flush=True)
-ctypes.CDLL(None).syscall({"x86_64": 60}.get(__import__("os").uname().machine, 93), 0)
-"""
-"""Its main thread exits while another lives."""
-
 
 @pytest.fixture
 def fake(tmp_path: Path) -> FakeProc:
     return FakeProc(tmp_path)
-
-
-def identity(pid: int) -> ProcessId:
-    relative = lives.look(pid)
-    assert relative is not None
-    return relative.id
-
-
-def state(pid: int) -> str | None:
-    relative = lives.look(pid)
-    return None if relative is None else relative.state
 
 
 def trainers(launcher: int) -> list[ProcessId]:
@@ -106,7 +87,7 @@ def test_parents_come_first_and_everybody_once(family: Family) -> None:
 def test_each_is_told_as_it_is(family: Family) -> None:
     process = family.python(LAUNCHER, "an argument")
     known = identity(process.pid)
-    lives.until(lambda: state(process.pid) == "S", "it waits for a signal")
+    until_state(process, "S")
     told = {relative.id: relative for relative in read_relatives([known])}[known]
     peer = psutil.Process(process.pid)
     assert told.command == tuple(peer.cmdline())
@@ -160,14 +141,11 @@ def test_a_zombie_is_still_of_the_family() -> None:
     assert (told.id, told.state, told.command) == (known, "Z", ())
 
 
-def test_a_process_whose_main_thread_died_keeps_its_command(family: Family) -> None:
-    process = family.python(HOLLOW, "an argument")
-    known = identity(process.pid)
-    lives.until(lambda: read_relatives([known])[-1].state == "Z", "its main thread ends")
-    told = read_relatives([known])[-1]
-    assert told.command[-1] == "an argument"
-    assert told.threads == 2
-    assert told.rss is None
+def test_a_process_whose_main_thread_died_keeps_its_command(family: Family, card: Path) -> None:
+    process = family.python(HOLLOW, str(card))
+    told = read_relatives([identity(process.pid)])[-1]
+    assert (told.state, told.threads, told.rss) == ("Z", 2, None)
+    assert told.command[-1] == str(card)
 
 
 def test_processes_that_end_meanwhile_raise_nothing(family: Family) -> None:
@@ -178,28 +156,28 @@ def test_processes_that_end_meanwhile_raise_nothing(family: Family) -> None:
         assert process.pid in pids(read_relatives([process]))
 
 
-def test_the_first_process_is_left_out_unless_it_is_asked_for(fake: FakeProc) -> None:
-    first = fake.add(1, 0, name="train")
-    trainer = fake.add(20, 1)
-    loader = fake.add(30, 20)
-    assert pids(read_relatives([loader], fake.system)) == [20, 30]
-    assert pids(read_relatives([first], fake.system)) == [1, 20, 30]
-    assert pids(read_relatives([trainer, first], fake.system)) == [1, 20, 30]
+LINE = ((1, 0, 1), (20, 1, 20), (30, 20, 30))
+SIBLINGS = ((20, 1, 20), (40, 20, 50), (30, 20, 60), (50, 40, 70))
+YOUNGER_PARENT = ((30, 20, 100), (20, 1, 200))
 
 
-def test_siblings_come_by_age_and_each_before_its_children(fake: FakeProc) -> None:
-    root = fake.add(20)
-    fake.add(40, 20, start_time=50)
-    fake.add(30, 20, start_time=60)
-    fake.add(50, 40, start_time=70)
-    assert pids(read_relatives([root], fake.system)) == [20, 40, 50, 30]
-
-
-def test_a_parent_younger_than_its_child_is_a_stranger(fake: FakeProc) -> None:
-    child = fake.add(30, 20, start_time=100)
-    stranger = fake.add(20, start_time=200)
-    assert pids(read_relatives([child], fake.system)) == [30]
-    assert pids(read_relatives([stranger], fake.system)) == [20]
+@pytest.mark.parametrize(
+    ("processes", "asked", "found"),
+    [
+        pytest.param(LINE, [30], [20, 30], id="the first process is left out"),
+        pytest.param(LINE, [1], [1, 20, 30], id="unless it is asked for"),
+        pytest.param(LINE, [20, 1], [1, 20, 30], id="with another"),
+        pytest.param(SIBLINGS, [20], [20, 40, 50, 30], id="by age, each before its children"),
+        pytest.param(YOUNGER_PARENT, [30], [30], id="a parent younger than its child"),
+        pytest.param(YOUNGER_PARENT, [20], [20], id="a child older than its parent"),
+    ],
+)
+def test_relatives_are_found_in_their_order(
+    fake: FakeProc, processes: tuple[tuple[int, int, int], ...], asked: list[int], found: list[int]
+) -> None:
+    """Each process has its number, its parent and its start."""
+    ids = {pid: fake.add(pid, parent, start_time=start) for pid, parent, start in processes}
+    assert pids(read_relatives([ids[pid] for pid in asked], fake.system)) == found
 
 
 def test_a_table_that_contradicts_itself_is_read_to_its_end(fake: FakeProc) -> None:

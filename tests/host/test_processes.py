@@ -98,6 +98,7 @@ class FakeProc:
         self.start_time = 1000
         self.rss_pages = 10
         self.stack = 0
+        self.reader = ProcessReader(System(str(root)))
         self.command(b"python\0train.py\0")
 
     def command(self, line: bytes) -> None:
@@ -114,19 +115,14 @@ class FakeProc:
         line = b"%d (%s) %s\n" % (self.pid, self.comm, b" ".join(fields))
         (self.directory / "stat").write_bytes(line)
 
-    def read(self, reader: ProcessReader, now: float = 0.0) -> GpuProcess:
+    def read(self, now: float = 0.0) -> GpuProcess:
         self.write()
-        return facts(reader, self.pid, now)
+        return facts(self.reader, self.pid, now)
 
 
 @pytest.fixture
 def fake(tmp_path: Path) -> FakeProc:
     return FakeProc(tmp_path)
-
-
-@pytest.fixture
-def reader(fake: FakeProc) -> ProcessReader:
-    return ProcessReader(System(str(fake.root)))
 
 
 def test_a_process_is_told_as_psutil_tells_it(child: Child) -> None:
@@ -165,27 +161,27 @@ def test_cpu_percent_is_unknown_at_first_and_then_what_was_used_since(child: Chi
     assert percent == pytest.approx(used / 2.0 * 100, abs=2.0)
 
 
-def test_cpu_percent_of_several_cores_exceeds_100(fake: FakeProc, reader: ProcessReader) -> None:
-    fake.read(reader, 10.0)
+def test_cpu_percent_of_several_cores_exceeds_100(fake: FakeProc) -> None:
+    fake.read(10.0)
     fake.ticks = 4 * TICKS_PER_SECOND
-    assert fake.read(reader, 12.0).cpu_percent == pytest.approx(200.0)
+    assert fake.read(12.0).cpu_percent == pytest.approx(200.0)
 
 
-def test_two_readings_at_one_moment_lose_no_cpu_time(fake: FakeProc, reader: ProcessReader) -> None:
-    fake.read(reader, 10.0)
+def test_two_readings_at_one_moment_lose_no_cpu_time(fake: FakeProc) -> None:
+    fake.read(10.0)
     fake.ticks = TICKS_PER_SECOND
-    assert fake.read(reader, 10.0).cpu_percent is None
-    assert fake.read(reader, 11.0).cpu_percent == pytest.approx(100.0)
-    assert fake.read(reader, 11.0).cpu_percent == pytest.approx(100.0)
+    assert fake.read(10.0).cpu_percent is None
+    assert fake.read(11.0).cpu_percent == pytest.approx(100.0)
+    assert fake.read(11.0).cpu_percent == pytest.approx(100.0)
 
 
-def test_a_reused_pid_is_another_process(fake: FakeProc, reader: ProcessReader) -> None:
+def test_a_reused_pid_is_another_process(fake: FakeProc) -> None:
     fake.ticks = 500
-    fake.read(reader, 10.0)
+    fake.read(10.0)
     fake.start_time = 2000
     fake.ticks = 3
     fake.command(b"another\0")
-    told = fake.read(reader, 11.0)
+    told = fake.read(11.0)
     assert told.id == ProcessId(fake.pid, 2000)
     assert told.command == ("another",)
     assert told.cpu_percent is None
@@ -225,53 +221,47 @@ def test_an_exec_of_the_same_program_is_noticed_too(child: Child) -> None:
     assert told.command[-1] == "second"
 
 
-def test_the_command_is_not_read_again_without_an_exec(
-    fake: FakeProc, reader: ProcessReader
-) -> None:
-    fake.read(reader)
+def test_the_command_is_not_read_again_without_an_exec(fake: FakeProc) -> None:
+    fake.read()
     fake.command(b"not looked at\0")
-    assert fake.read(reader, 1.0).command == ("python", "train.py")
+    assert fake.read(1.0).command == ("python", "train.py")
     fake.stack = 7
-    assert fake.read(reader, 2.0).command == ("not looked at",)
+    assert fake.read(2.0).command == ("not looked at",)
 
 
-def test_a_command_line_caught_in_the_middle_of_an_exec_is_read_again(
-    fake: FakeProc, reader: ProcessReader
-) -> None:
+def test_a_command_line_caught_in_the_middle_of_an_exec_is_read_again(fake: FakeProc) -> None:
     fake.command(b"")
-    assert fake.read(reader).command == ()
+    assert fake.read().command == ()
     fake.command(b"train\0")
-    assert fake.read(reader, 1.0).command == ("train",)
+    assert fake.read(1.0).command == ("train",)
 
 
-def test_a_kernel_thread_has_no_command_and_is_not_asked_again(
-    fake: FakeProc, reader: ProcessReader
-) -> None:
+def test_a_kernel_thread_has_no_command_and_is_not_asked_again(fake: FakeProc) -> None:
     fake.rss_pages = 0
     fake.command(b"")
-    assert fake.read(reader).command == ()
+    assert fake.read().command == ()
     fake.command(b"never read\0")
-    assert fake.read(reader, 1.0).command == ()
+    assert fake.read(1.0).command == ()
 
 
-def test_a_command_of_megabytes_is_cut(fake: FakeProc, reader: ProcessReader) -> None:
+def test_a_command_of_megabytes_is_cut(fake: FakeProc) -> None:
     fake.command(b"python\0" + b"x" * 2**20)
-    command = fake.read(reader).command
+    command = fake.read().command
     assert len("\0".join(command)) == COMMAND_BYTES
     assert command[0] == "python"
 
 
-def test_bytes_that_are_no_utf8_are_replaced(fake: FakeProc, reader: ProcessReader) -> None:
+def test_bytes_that_are_no_utf8_are_replaced(fake: FakeProc) -> None:
     fake.comm = b"\xff\xfe"
     fake.command(b"a\xffb\0\x1b[31m\0")
-    told = fake.read(reader)
+    told = fake.read()
     assert told.name == "\N{REPLACEMENT CHARACTER}" * 2
     assert told.command == ("a\N{REPLACEMENT CHARACTER}b", "\x1b[31m")
 
 
-def test_a_self_written_title_has_no_empty_tail(fake: FakeProc, reader: ProcessReader) -> None:
+def test_a_self_written_title_has_no_empty_tail(fake: FakeProc) -> None:
     fake.command(b"ray::IDLE" + b"\0" * 200)
-    assert fake.read(reader).command == ("ray::IDLE",)
+    assert fake.read().command == ("ray::IDLE",)
 
 
 def test_a_zombie_answers_with_what_it_was(child: Child) -> None:
@@ -347,7 +337,7 @@ def test_a_hidden_process_is_not_visible(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("fresh_user_names")
 def test_an_owner_without_a_name_is_told_by_number(
-    fake: FakeProc, reader: ProcessReader, monkeypatch: pytest.MonkeyPatch
+    fake: FakeProc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
 
@@ -356,39 +346,37 @@ def test_an_owner_without_a_name_is_told_by_number(
         raise KeyError(uid)
 
     monkeypatch.setattr(pwd, "getpwuid", nobody)
-    told = fake.read(reader)
+    told = fake.read()
     assert told.uid == os.getuid()
     assert told.user == str(os.getuid())
     fake.start_time += 1
-    fake.read(reader)
+    fake.read()
     assert asked == [os.getuid()], "the name service is asked once for each user"
 
 
 def test_setting_the_clock_moves_start_times_and_leaves_ages(
-    fake: FakeProc, reader: ProcessReader, monkeypatch: pytest.MonkeyPatch
+    fake: FakeProc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = time.time
-    before = fake.read(reader, 1.0).started_at
+    before = fake.read(1.0).started_at
     assert before is not None
     monkeypatch.setattr(time, "time", lambda: real() + 0.01)
-    assert fake.read(reader, 2.0).started_at == before, "a clock kept in step moves nothing"
+    assert fake.read(2.0).started_at == before, "a clock kept in step moves nothing"
     monkeypatch.setattr(time, "time", lambda: real() + 3600)
-    assert fake.read(reader, 3.0).started_at == pytest.approx(before + 3600, abs=0.01)
+    assert fake.read(3.0).started_at == pytest.approx(before + 3600, abs=0.01)
 
 
-def test_forgetting_a_process_starts_its_measurements_anew(
-    fake: FakeProc, reader: ProcessReader
-) -> None:
-    fake.read(reader, 1.0)
-    reader.keep_only({fake.pid})
-    assert fake.read(reader, 2.0).cpu_percent == 0.0
-    reader.keep_only(set())
-    assert fake.read(reader, 3.0).cpu_percent is None
+def test_forgetting_a_process_starts_its_measurements_anew(fake: FakeProc) -> None:
+    fake.read(1.0)
+    fake.reader.keep_only({fake.pid})
+    assert fake.read(2.0).cpu_percent == 0.0
+    fake.reader.keep_only(set())
+    assert fake.read(3.0).cpu_percent is None
 
 
-def test_memory_is_in_bytes(fake: FakeProc, reader: ProcessReader) -> None:
+def test_memory_is_in_bytes(fake: FakeProc) -> None:
     fake.rss_pages = 3
-    assert fake.read(reader).rss == 3 * PAGE_BYTES
+    assert fake.read().rss == 3 * PAGE_BYTES
 
 
 @pytest.mark.root
@@ -408,12 +396,11 @@ def open_files() -> int:
 
 
 def test_one_that_does_nothing_is_told_by_the_same_facts(fake: FakeProc) -> None:
-    reader = ProcessReader(System(str(fake.root)))
-    first, second, third = (fake.read(reader, now) for now in (0.0, 1.0, 2.0))
+    first, second, third = (fake.read(now) for now in (0.0, 1.0, 2.0))
     assert (first.cpu_percent, second.cpu_percent) == (None, 0)
     assert third is second
     fake.ticks = TICKS_PER_SECOND
-    assert fake.read(reader, 4.0).cpu_percent == pytest.approx(50)
+    assert fake.read(4.0).cpu_percent == pytest.approx(50)
 
 
 def test_files_are_kept_open_for_those_that_stay_only(child: Child) -> None:

@@ -20,11 +20,11 @@ from gpumon.host import workloads
 from gpumon.host.procfs import ProcessFiles, stat_of
 from gpumon.host.workloads import WorkloadReader
 from gpumon.model.processes import Container, GpuProcess, ProcessId, Workload
-from gpumon.system.system import System
 from tests import lives
 from tests.absent import ABSENT
 from tests.build import process
-from tests.clock import HandClock
+from tests.host.fakes import FakeWorkloads
+from tests.host.programs import identity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -105,9 +105,7 @@ def line(tmp_path: Path) -> Iterator[Line]:
 
 
 def seen(pid: int) -> GpuProcess:
-    stat = stat_of("/proc", pid)
-    assert stat is not None
-    return process(pid, start_time=stat.id.start_time)
+    return process(pid, start_time=identity(pid).start_time)
 
 
 def name_of(pid: int) -> str | None:
@@ -119,69 +117,9 @@ def place_of(one: GpuProcess, reader: WorkloadReader | None = None) -> Workload:
     return (reader or WorkloadReader()).read([one])[one.id]
 
 
-class FakeProc:
-    """A ``/proc`` whose every process a test can choose."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.mounts(root / "self", "ours")
-
-    def mounts(self, directory: Path, name: str) -> None:
-        """Let a process be in a mount name space of this name."""
-        space = self.root / name
-        space.touch()
-        (directory / "ns").mkdir(parents=True, exist_ok=True)
-        (directory / "ns/mnt").unlink(missing_ok=True)
-        (directory / "ns/mnt").symlink_to(space)
-
-    def add(
-        self,
-        pid: int,
-        command: str = "python train.py",
-        *,
-        parent: int = 0,
-        start: int = 100,
-        state: str = "S",
-        name: str | None = None,
-        cgroup: str = "0::/\n",
-        mounts: str = "ours",
-        **environ: str,
-    ) -> GpuProcess:
-        """Let there be such a process, in the place of an earlier one of that number."""
-        directory = self.root / str(pid)
-        directory.mkdir(exist_ok=True)
-        (directory / "cmdline").write_text(command.replace(" ", "\0") + "\0")
-        (directory / "environ").write_text("".join(f"{k}={v}\0" for k, v in environ.items()))
-        (directory / "cgroup").write_text(cgroup)
-        self.mounts(directory, mounts)
-        fields = ["0"] * 50
-        fields[0], fields[1], fields[3], fields[17] = state, str(parent), "77", "1"
-        fields[19], fields[21] = str(start), "10"
-        short = (name or os.path.basename(command.split(maxsplit=1)[0]))[:15]  # noqa: PTH119 - it is text
-        (directory / "stat").write_text(f"{pid} ({short}) {' '.join(fields)}\n")
-        return process(pid, start_time=start)
-
-    def hide_environ(self, pid: int) -> None:
-        (self.root / str(pid) / "environ").unlink()
-
-    def remove(self, pid: int) -> None:
-        shutil.rmtree(self.root / str(pid))
-
-
 @pytest.fixture
-def fake(tmp_path: Path) -> FakeProc:
-    (tmp_path / "proc").mkdir()
-    return FakeProc(tmp_path / "proc")
-
-
-@pytest.fixture
-def clock() -> HandClock:
-    return HandClock(epoch=0.0)
-
-
-@pytest.fixture
-def reader(fake: FakeProc, tmp_path: Path, clock: HandClock) -> WorkloadReader:
-    return WorkloadReader(System(str(fake.root), clock=clock), root=str(tmp_path / "root"))
+def fake(tmp_path: Path) -> FakeWorkloads:
+    return FakeWorkloads(tmp_path)
 
 
 def test_a_process_has_its_parent_and_session(line: Line) -> None:
@@ -321,25 +259,21 @@ def test_what_dropped_the_variable_is_in_its_panes_session(tmux: Callable[..., s
     assert place_of(seen(cat)).tmux == "bare"
 
 
-def test_a_tmux_that_is_not_ours_goes_by_number(fake: FakeProc, reader: WorkloadReader) -> None:
+def test_a_tmux_that_is_not_ours_goes_by_number(fake: FakeWorkloads) -> None:
     fake.add(50, "tmux new", name="tmux: server")
     one = fake.add(51, TMUX=f"{ABSENT}/default,50,3")
-    assert reader.read([one])[one.id].tmux == "$3"
+    assert fake.place(one).tmux == "$3"
 
 
-def test_a_tmux_variable_from_another_machine_is_not_believed(
-    fake: FakeProc, reader: WorkloadReader
-) -> None:
+def test_a_tmux_variable_from_another_machine_is_not_believed(fake: FakeWorkloads) -> None:
     fake.add(50, "bash")
     job = fake.add(51, TMUX="/tmp/tmux-1000/default,50,3")
     other = fake.add(52, TMUX="/tmp/tmux-1000/default,4000,3")
-    assert [place.tmux for place in reader.read([job, other]).values()] == [None, None]
+    assert [place.tmux for place in fake.reader.read([job, other]).values()] == [None, None]
 
 
 @pytest.mark.root
-def test_root_never_speaks_to_a_socket_that_another_user_names(
-    fake: FakeProc, reader: WorkloadReader
-) -> None:
+def test_root_never_speaks_to_a_socket_that_another_user_names(fake: FakeWorkloads) -> None:
     with (
         tempfile.TemporaryDirectory(prefix="gm") as folder,
         socket.socket(socket.AF_UNIX) as listener,
@@ -349,109 +283,99 @@ def test_root_never_speaks_to_a_socket_that_another_user_names(
         listener.setblocking(False)
         fake.add(50, "tmux", name="tmux: server")
         one = fake.add(51, TMUX=f"{folder}/s,50,3")
-        os.chown(fake.root / "51", 65534, 65534)
-        assert reader.read([one])[one.id].tmux == "$3"
+        os.chown(fake.proc.root / "51", 65534, 65534)
+        assert fake.place(one).tmux == "$3"
         with pytest.raises(BlockingIOError):
             listener.accept()
 
 
-def test_what_is_not_visible_is_left_out(fake: FakeProc, reader: WorkloadReader) -> None:
+def test_what_is_not_visible_is_left_out(fake: FakeWorkloads) -> None:
     shown = fake.add(50)
     hidden = msgspec.structs.replace(fake.add(51), visible=False)
     unknown = msgspec.structs.replace(fake.add(52), id=ProcessId(52, None))
-    assert list(reader.read([shown, hidden, unknown])) == [shown.id]
+    assert list(fake.reader.read([shown, hidden, unknown])) == [shown.id]
 
 
-def test_a_reused_number_never_gets_another_processes_place(
-    fake: FakeProc, reader: WorkloadReader
-) -> None:
+def test_a_reused_number_never_gets_another_processes_place(fake: FakeWorkloads) -> None:
     first = fake.add(50, start=100, VIRTUAL_ENV="/p/first/.venv")
-    assert reader.read([first])[first.id].environment == "first"
+    assert fake.place(first).environment == "first"
     second = fake.add(50, start=200, VIRTUAL_ENV="/p/second/.venv")
-    assert {one: place.environment for one, place in reader.read([first, second]).items()} == {
+    assert {one: place.environment for one, place in fake.reader.read([first, second]).items()} == {
         second.id: "second"
     }
 
 
-def test_a_new_parent_is_noticed(fake: FakeProc, reader: WorkloadReader) -> None:
+def test_a_new_parent_is_noticed(fake: FakeWorkloads) -> None:
     fake.add(1, "init", start=1)
     torchrun = fake.add(40, "python torchrun", start=50)
     one = fake.add(50, parent=40)
-    place = reader.read([one])[one.id]
+    place = fake.place(one)
     assert (place.parent, place.launcher) == (torchrun.id, torchrun.id)
-    fake.remove(40)
+    fake.proc.remove(40)
     one = fake.add(50, parent=1)
-    place = reader.read([one])[one.id]
+    place = fake.place(one)
     assert (place.parent, place.launcher) == (ProcessId(1, 1), None)
 
 
-def test_a_parent_younger_than_its_child_is_a_stranger(
-    fake: FakeProc, reader: WorkloadReader
-) -> None:
+def test_a_parent_younger_than_its_child_is_a_stranger(fake: FakeWorkloads) -> None:
     fake.add(40, "torchrun", start=101)
     one = fake.add(50, parent=40, start=100)
-    assert reader.read([one])[one.id].parent is None
+    assert fake.place(one).parent is None
 
 
-def test_ancestors_in_a_circle_come_to_an_end(fake: FakeProc, reader: WorkloadReader) -> None:
+def test_ancestors_in_a_circle_come_to_an_end(fake: FakeWorkloads) -> None:
     one, other = fake.add(50, parent=51), fake.add(51, "torchrun", parent=50)
-    assert reader.read([one])[one.id].launcher == other.id
+    assert fake.place(one).launcher == other.id
 
 
 def test_what_the_environment_would_tell_is_unknown_where_it_is_not_ours(
-    fake: FakeProc, reader: WorkloadReader
+    fake: FakeWorkloads,
 ) -> None:
     one = fake.add(50, "/home/bo/envs/torch/bin/python a.py", SLURM_JOB_ID="7", HOSTNAME="x")
     fake.hide_environ(50)
-    assert reader.read([one])[one.id].labels == ("env torch",)
+    assert fake.place(one).labels == ("env torch",)
 
 
 def test_the_memory_of_a_process_that_hangs_is_left_alone(
-    fake: FakeProc, reader: WorkloadReader, monkeypatch: pytest.MonkeyPatch
+    fake: FakeWorkloads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cgroup = f"0::/system.slice/docker-{ID}.scope\n"
     one = fake.add(50, "torchrun", state="D", cgroup=cgroup, VIRTUAL_ENV="/p/llama/.venv")
     with monkeypatch.context() as patch:
         patch.delattr(ProcessFiles, "command")
         patch.delattr(ProcessFiles, "hangs")  # it would wait for the process
-        place = reader.read([one])[one.id]
+        place = fake.place(one)
     assert place.container == Container("docker", ID)
     assert (place.launcher, place.environment) == (None, None)
     one = fake.add(50, "torchrun", cgroup=cgroup, VIRTUAL_ENV="/p/llama/.venv")
-    place = reader.read([one])[one.id]
+    place = fake.place(one)
     assert (place.launcher, place.environment) == (one.id, "llama")
 
 
-def test_a_container_has_its_name(fake: FakeProc, reader: WorkloadReader, tmp_path: Path) -> None:
-    folder = tmp_path / "root/var/lib/docker/containers" / ID
+def test_a_container_has_its_name(fake: FakeWorkloads) -> None:
+    folder = fake.root / "var/lib/docker/containers" / ID
     folder.mkdir(parents=True)
     (folder / "config.v2.json").write_text('{"Name": "/llama-ft"}')
     one = fake.add(50, cgroup=f"0::/system.slice/docker-{ID}.scope\n", HOSTNAME=ID[:12])
-    assert reader.read([one])[one.id].labels == ("docker llama-ft",)
+    assert fake.place(one).labels == ("docker llama-ft",)
     shutil.rmtree(folder)
-    assert reader.read([one])[one.id].labels == ("docker llama-ft",)
+    assert fake.place(one).labels == ("docker llama-ft",)
 
 
-def test_a_container_without_a_name_may_get_one(
-    fake: FakeProc, reader: WorkloadReader, tmp_path: Path, clock: HandClock
-) -> None:
+def test_a_container_without_a_name_may_get_one(fake: FakeWorkloads) -> None:
     one = fake.add(50, cgroup=f"0::/kubepods/pod{POD}/{ID}\n")
-    assert reader.read([one])[one.id].labels == (f"pod {POD}",)
-    (tmp_path / f"root/var/log/pods/ml_train-0_{POD}").mkdir(parents=True)
-    clock.now += 60
-    assert reader.read([one])[one.id].labels == ("pod train-0",)
+    assert fake.place(one).labels == (f"pod {POD}",)
+    (fake.root / f"var/log/pods/ml_train-0_{POD}").mkdir(parents=True)
+    fake.clock.now += 60
+    assert fake.place(one).labels == ("pod train-0",)
 
 
-def test_a_pod_goes_by_the_host_name_of_its_processes(
-    fake: FakeProc, reader: WorkloadReader
-) -> None:
+def test_a_pod_goes_by_the_host_name_of_its_processes(fake: FakeWorkloads) -> None:
     one = fake.add(50, cgroup=f"0::/kubepods/pod{POD}/{ID}\n", HOSTNAME="train-0")
-    assert reader.read([one])[one.id].labels == ("pod train-0",)
+    assert fake.place(one).labels == ("pod train-0",)
 
 
-def test_the_job_of_the_cgroup_and_of_the_environment_are_one(
-    fake: FakeProc, reader: WorkloadReader
-) -> None:
+def test_the_job_of_the_cgroup_and_of_the_environment_are_one(fake: FakeWorkloads) -> None:
     cgroup = "0::/system.slice/slurmstepd.scope/job_88127/step_batch/user/task_0\n"
     one = fake.add(
         50,
@@ -461,12 +385,12 @@ def test_the_job_of_the_cgroup_and_of_the_environment_are_one(
         SLURM_ARRAY_TASK_ID="4",
     )
     other = fake.add(51, cgroup=cgroup)
-    labels = [place.labels for place in reader.read([one, other]).values()]
+    labels = [place.labels for place in fake.reader.read([one, other]).values()]
     assert labels == [("slurm 88123_4.batch",), ("slurm 88127.batch",)]
 
 
 def test_a_job_without_its_number_in_the_cgroup_is_that_of_slurms_daemon(
-    fake: FakeProc, reader: WorkloadReader, monkeypatch: pytest.MonkeyPatch
+    fake: FakeWorkloads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cgroup = "0::/system.slice/slurmstepd.scope/s6MHM8CAJB5900/step_batch/user/task_0\n"
     fake.add(40, "slurmstepd: [88127.batch]", cgroup=cgroup.replace("user", "slurm"))
@@ -477,47 +401,38 @@ def test_a_job_without_its_number_in_the_cgroup_is_that_of_slurms_daemon(
     elsewhere = fake.add(53, parent=45)
     owner = 0
     monkeypatch.setattr(ProcessFiles, "owner", lambda _: owner)
-    labels = [place.labels for place in reader.read([one, alone, own, elsewhere]).values()]
+    labels = [place.labels for place in fake.reader.read([one, alone, own, elsewhere]).values()]
     assert labels == [("slurm 88127.batch",), (), ("slurm 5.0",), ()]
     # Anybody can write such a title.
     owner = 1000
-    forged = WorkloadReader(System(str(fake.root))).read([one])
+    forged = WorkloadReader(fake.proc.system).read([one])
     assert forged[one.id].labels == ()
 
 
-def test_apptainer_is_believed_where_other_files_are_seen(
-    fake: FakeProc, reader: WorkloadReader
-) -> None:
+def test_apptainer_is_believed_where_other_files_are_seen(fake: FakeWorkloads) -> None:
     inside = fake.add(50, mounts="image", APPTAINER_NAME="pytorch.sif")
     handed_down = fake.add(51, APPTAINER_NAME="pytorch.sif", container="podman")
     podman = fake.add(52, mounts="image", container="podman")
     docker = fake.add(53, mounts="image", cgroup=f"0::/docker/{ID}\n", container="podman")
-    containers = [
-        place.container for place in reader.read([inside, handed_down, podman, docker]).values()
-    ]
-    assert containers == [
-        Container("apptainer", name="pytorch.sif"),
-        None,
-        Container("podman"),
-        Container("docker", ID),
+    apptainer = Container("apptainer", name="pytorch.sif")
+    assert [fake.place(one).container for one in (inside, handed_down, podman, docker)] == [
+        *(apptainer, None, Container("podman"), Container("docker", ID))
     ]
 
 
-def test_an_environment_overwritten_by_a_title_is_remembered(
-    fake: FakeProc, reader: WorkloadReader
-) -> None:
+def test_an_environment_overwritten_by_a_title_is_remembered(fake: FakeWorkloads) -> None:
     one = fake.add(50, VIRTUAL_ENV="/p/llama/.venv")
-    assert reader.read([one])[one.id].environment == "llama"
+    assert fake.place(one).environment == "llama"
     fake.add(50, "ray::train", name="ray::train")
-    assert reader.read([one])[one.id].environment == "llama"
+    assert fake.place(one).environment == "llama"
 
 
 def test_what_cannot_change_is_read_once(
-    fake: FakeProc, reader: WorkloadReader, monkeypatch: pytest.MonkeyPatch
+    fake: FakeWorkloads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.add(40, "torchrun")
     many = [fake.add(100 + number, parent=40, VIRTUAL_ENV="/p/x/.venv") for number in range(20)]
-    before = reader.read(many)
+    before = fake.reader.read(many)
     looked: list[int] = []
 
     def look(proc: str, pid: int) -> Stat | None:
@@ -526,20 +441,18 @@ def test_what_cannot_change_is_read_once(
 
     monkeypatch.setattr(workloads, "stat_of", look)
     monkeypatch.delattr(workloads, "opened")
-    assert reader.read(many) == before
+    assert fake.reader.read(many) == before
     assert sorted(looked) == [40, *range(100, 120)]
 
 
-def test_a_process_not_asked_for_is_forgotten_after_a_while(
-    fake: FakeProc, reader: WorkloadReader, clock: HandClock
-) -> None:
+def test_a_process_not_asked_for_is_forgotten_after_a_while(fake: FakeWorkloads) -> None:
     """Its environment is read once, so a change of it shows whether the process is remembered."""
     first, later = fake.add(50, VIRTUAL_ENV="/p/before/.venv"), fake.add(51)
 
     def environment_after(seconds: float) -> str | None:
-        clock.now += seconds
-        reader.read([later])
-        return reader.read([first])[first.id].environment
+        fake.clock.now += seconds
+        fake.place(later)
+        return fake.place(first).environment
 
     assert environment_after(0) == "before"
     fake.add(50, VIRTUAL_ENV="/p/after/.venv")

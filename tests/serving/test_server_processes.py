@@ -11,9 +11,9 @@ import pytest
 
 from gpumon.host.workloads import WorkloadReader
 from gpumon.model.serving import InferenceServer
-from gpumon.system.system import System
 from tests.driver.owners import owners
-from tests.host.test_workloads import FakeProc, seen
+from tests.host.fakes import FakeWorkloads
+from tests.host.test_workloads import seen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,13 +40,13 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def fake(tmp_path: Path) -> FakeProc:
+def fake(tmp_path: Path) -> FakeWorkloads:
     (tmp_path / "proc").mkdir()
-    return FakeProc(tmp_path / "proc")
+    return FakeWorkloads(tmp_path)
 
 
-def server_of(fake: FakeProc, process: GpuProcess) -> InferenceServer | None:
-    place = WorkloadReader(System(str(fake.root))).read([process])[process.id]
+def server_of(fake: FakeWorkloads, process: GpuProcess) -> InferenceServer | None:
+    place = WorkloadReader(fake.proc.system).read([process])[process.id]
     return place.server
 
 
@@ -109,7 +109,7 @@ def test_a_real_worker_of_pythons_multiprocessing_belongs_to_its_server(
     assert (server.pid, server.model) == (started.pid, "qwen")
 
 
-def test_all_processes_of_a_server_have_its_identity_model_and_setting(fake: FakeProc) -> None:
+def test_all_processes_of_a_server_have_its_identity_model_and_setting(fake: FakeWorkloads) -> None:
     fake.add(10, "bash", start=START)
     fake.add(
         11,
@@ -123,7 +123,9 @@ def test_all_processes_of_a_server_have_its_identity_model_and_setting(fake: Fak
         assert server_of(fake, one) == vllm(11, "qwen", "0.8")
 
 
-def test_the_workers_that_mpi_starts_belong_to_the_server_above_its_daemon(fake: FakeProc) -> None:
+def test_the_workers_that_mpi_starts_belong_to_the_server_above_its_daemon(
+    fake: FakeWorkloads,
+) -> None:
     # Open MPI's mailing list has such a tree, of orte/mca/ess/singleton.
     fake.add(20, "/usr/bin/python3 /usr/local/bin/trtllm-serve m")
     fake.add(21, "orted --hnp --set-sid --report-uri 6 --singleton-died-pipe 7", parent=20)
@@ -133,7 +135,7 @@ def test_the_workers_that_mpi_starts_belong_to_the_server_above_its_daemon(fake:
     assert (server.engine, server.model, server.pid) == ("tensorrt-llm", "m", 20)
 
 
-def test_what_ollama_runs_is_ollama(fake: FakeProc) -> None:
+def test_what_ollama_runs_is_ollama(fake: FakeWorkloads) -> None:
     # ollama/ollama: llm/llama_server.go.
     fake.add(30, "/usr/local/bin/ollama serve")
     runner = fake.add(
@@ -148,7 +150,7 @@ def test_what_ollama_runs_is_ollama(fake: FakeProc) -> None:
     assert server_of(fake, other) == InferenceServer("llama.cpp", "/m.gguf", 33, START)
 
 
-def test_what_is_started_near_a_server_is_none(fake: FakeProc) -> None:
+def test_what_is_started_near_a_server_is_none(fake: FakeWorkloads) -> None:
     fake.add(40, "bash")
     fake.add(41, "vllm serve qwen", parent=40)
     beside = fake.add(42, "python train.py", parent=40)
@@ -160,7 +162,7 @@ def test_what_is_started_near_a_server_is_none(fake: FakeProc) -> None:
         assert server_of(fake, one) is None
 
 
-def test_a_server_that_starts_another_is_not_it(fake: FakeProc) -> None:
+def test_a_server_that_starts_another_is_not_it(fake: FakeWorkloads) -> None:
     fake.add(50, "ray::ServeReplica:llms:LLMServer")
     core = fake.add(51, "VLLM::EngineCore", parent=50)
     server = server_of(fake, core)
@@ -168,8 +170,8 @@ def test_a_server_that_starts_another_is_not_it(fake: FakeProc) -> None:
     assert (server.engine, server.pid) == ("vllm", 51)
 
 
-def test_an_exec_makes_another_server_of_a_process(fake: FakeProc) -> None:
-    reader = WorkloadReader(System(str(fake.root)))
+def test_an_exec_makes_another_server_of_a_process(fake: FakeWorkloads) -> None:
+    reader = WorkloadReader(fake.proc.system)
     one = fake.add(60, "bash")
     assert reader.read([one])[one.id].server is None
     fake.add(60, "vllm serve a")
@@ -178,8 +180,8 @@ def test_an_exec_makes_another_server_of_a_process(fake: FakeProc) -> None:
     assert reader.read([one])[one.id].server == InferenceServer("ollama", None, 60, START)
 
 
-def test_a_title_that_comes_later_keeps_the_server(fake: FakeProc) -> None:
-    reader = WorkloadReader(System(str(fake.root)))
+def test_a_title_that_comes_later_keeps_the_server(fake: FakeWorkloads) -> None:
+    reader = WorkloadReader(fake.proc.system)
     fake.add(70, "vllm serve a")
     one = fake.add(71, "vllm serve a", parent=70)
     assert reader.read([one])[one.id].server == vllm(70, "a")
@@ -188,7 +190,7 @@ def test_a_title_that_comes_later_keeps_the_server(fake: FakeProc) -> None:
 
 
 def test_without_its_environment_a_server_has_no_setting_that_this_may_hold(
-    fake: FakeProc,
+    fake: FakeWorkloads,
 ) -> None:
     one = fake.add(80, "text-generation-launcher --model-id m", CUDA_MEMORY_FRACTION="0.5")
     server = server_of(fake, one)
@@ -198,7 +200,7 @@ def test_without_its_environment_a_server_has_no_setting_that_this_may_hold(
     assert server_of(fake, one) == InferenceServer("tgi", "m", 80, START)
 
 
-def test_a_line_that_turns_in_a_circle_ends(fake: FakeProc) -> None:
+def test_a_line_that_turns_in_a_circle_ends(fake: FakeWorkloads) -> None:
     fake.add(90, "vllm serve a", parent=91)
     one = fake.add(91, "VLLM::EngineCore", parent=90)
     server = server_of(fake, one)
@@ -206,7 +208,7 @@ def test_a_line_that_turns_in_a_circle_ends(fake: FakeProc) -> None:
     assert server.engine == "vllm"
 
 
-def test_only_helpers_are_no_server(fake: FakeProc) -> None:
+def test_only_helpers_are_no_server(fake: FakeWorkloads) -> None:
     fake.add(95, "python -m mpi4py.futures.server")
     one = fake.add(96, "orted", parent=95)
     assert server_of(fake, one) is None

@@ -6,7 +6,7 @@ import queue
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec.structs import replace
@@ -89,20 +89,33 @@ class Bench:
             self.collector.stop(PATIENCE)
         return self.seen
 
+    def at(self, count: int, action: Callable[[], object]) -> None:
+        """Let this happen in one sample."""
+
+        def act(sample: int) -> None:
+            if sample == count:
+                action()
+
+        self.source.on_sample = act
+
     def hang_at(self, count: int, seconds: float, gpu: str | None = "GPU-1") -> None:
         """Let a call of one sample hang."""
-
-        def hang(sample: int) -> None:
-            if sample == count:
-                self.hang(seconds, gpu)
-
-        self.source.on_sample = hang
+        self.at(count, lambda: self.hang(seconds, gpu))
 
     def hang(self, seconds: float, gpu: str | None = "GPU-1") -> None:
         """Let time pass in a call to the driver."""
         self.source.current_call = named(gpu, self.clock.now)
         self.clock.sleep(seconds)
         self.source.current_call = None
+
+
+def failing(error: Exception) -> Callable[..., Any]:
+    """What raises this."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
 
 
 def started(collector: Collector) -> dict[str, threading.Thread]:
@@ -139,12 +152,7 @@ def test_samples_come_at_absolute_deadlines_however_long_each_takes() -> None:
 
 def test_missed_deadlines_are_counted_and_never_made_up() -> None:
     bench = Bench(interval=0.5)
-
-    def take_long_once(count: int) -> None:
-        if count == 2:
-            bench.clock.sleep(1.6)
-
-    bench.source.on_sample = take_long_once
+    bench.at(2, lambda: bench.clock.sleep(1.6))
     seen = bench.run(5)
     assert bench.source.sampled_at == pytest.approx([0.0, 0.5, 2.5, 3.0, 3.5])
     assert [snapshot.cost and snapshot.cost.missed_ticks for snapshot in seen] == [0, 0, 3, 3, 3]
@@ -185,11 +193,7 @@ def test_an_interval_out_of_bounds_is_refused(bench: Bench, interval: float) -> 
 
 def test_a_source_that_does_not_open_tells_whoever_waits(bench: Bench) -> None:
     error = SourceError("No driver.", "Install one.")
-
-    def refuse() -> None:
-        raise error
-
-    bench.source.on_open = refuse
+    bench.source.on_open = failing(error)
     bench.collector.start()
     with pytest.raises(SourceError) as raised:
         bench.collector.wait_open(1.0)
@@ -244,12 +248,7 @@ def test_the_source_looks_closely_while_somebody_keeps_all_values() -> None:
 
 def test_a_listener_that_comes_late_gets_the_newest_one_and_all_that_follow(bench: Bench) -> None:
     late: list[Snapshot] = []
-
-    def come(count: int) -> None:
-        if count == 3:
-            bench.collector.subscribe(late.append, newest=True)
-
-    bench.source.on_sample = come
+    bench.at(3, lambda: bench.collector.subscribe(late.append, newest=True))
     seen = bench.run(4)
     assert late == seen[1:]
 
@@ -280,12 +279,7 @@ def test_a_listener_that_raises_is_left_out_and_its_bug_comes_out(bench: Bench) 
 
 def test_a_bug_in_the_source_reaches_the_owner(bench: Bench) -> None:
     bug = KeyError("a bug in a source")
-
-    def break_down(count: int) -> None:
-        if count == 2:
-            raise bug
-
-    bench.source.on_sample = break_down
+    bench.at(2, failing(bug))
     bench.run(9)
     assert bench.failures == [bug]
     assert [thread.name for thread in bench.source.closed_by] == ["gpumon-sampler"]
@@ -310,11 +304,7 @@ def test_what_others_know_is_in_every_snapshot_also_while_a_call_hangs() -> None
 
 def test_a_bug_in_what_others_add_counts_as_one_in_the_source() -> None:
     bug = KeyError("a bug in a look")
-
-    def annotate(_: Snapshot) -> Snapshot:
-        raise bug
-
-    bench = Bench(annotate=annotate)
+    bench = Bench(annotate=failing(bug))
     assert bench.run(1) == []
     assert bench.failures == [bug]
     assert [thread.name for thread in bench.source.closed_by] == ["gpumon-sampler"]
@@ -341,21 +331,14 @@ def test_while_the_driver_hangs_no_card_answers_and_the_last_values_stay(bench: 
     assert [gpu.status for gpu in last.gpus] == [GpuStatus.OK] * 3
 
 
-def test_a_lost_card_stays_lost_while_the_driver_hangs(bench: Bench) -> None:
-    lost = Gpu(3, "GPU-3", status=GpuStatus.LOST, status_since=7.0)
-    bench.source.gpus = (*bench.source.gpus, lost)
-
+@pytest.mark.parametrize("status", [GpuStatus.LOST, GpuStatus.NO_ANSWER])
+def test_a_gpu_that_did_not_answer_before_keeps_since_when(bench: Bench, status: GpuStatus) -> None:
+    before = Gpu(3, "GPU-3", status=status, status_since=7.0)
+    bench.source.gpus = (*bench.source.gpus, before)
     bench.hang_at(2, 1.1, None)
     reminder = bench.run(3)[1]
     assert [gpu.status for gpu in reminder.gpus[:3]] == [GpuStatus.NO_ANSWER] * 3
-    assert reminder.gpus[3] is lost, "what is lost was not going to answer"
-
-
-def test_a_card_that_did_not_answer_before_keeps_since_when(bench: Bench) -> None:
-    bench.source.gpus = (Gpu(0, "GPU-0", status=GpuStatus.NO_ANSWER, status_since=7.0),)
-
-    bench.hang_at(2, 1.1, None)
-    assert bench.run(3)[1].gpus == bench.source.gpus
+    assert reminder.gpus[3] == before
 
 
 @pytest.mark.parametrize(
@@ -377,15 +360,14 @@ def test_a_hang_is_told_after_two_intervals_but_three_seconds_at_most(
 
 
 def test_a_driver_that_is_only_slow_is_not_said_to_hang(bench: Bench) -> None:
-    def many_slow_calls(count: int) -> None:
-        if count == 2:
-            # The hung call is looked for both during these calls and between them.
-            for _ in range(20):
-                bench.hang(0.25)
-                bench.source.driver_seconds += 0.25
-                bench.clock.sleep(0.45)
+    def many_slow_calls() -> None:
+        # The hung call is looked for both during these calls and between them.
+        for _ in range(20):
+            bench.hang(0.25)
+            bench.source.driver_seconds += 0.25
+            bench.clock.sleep(0.45)
 
-    bench.source.on_sample = many_slow_calls
+    bench.at(2, many_slow_calls)
     statuses = {gpu.status for snapshot in bench.run(4) for gpu in snapshot.gpus}
     assert statuses == {GpuStatus.OK}
 
@@ -393,11 +375,7 @@ def test_a_driver_that_is_only_slow_is_not_said_to_hang(bench: Bench) -> None:
 def test_a_tick_that_stands_still_outside_the_driver_ages_and_accuses_no_card(
     bench: Bench,
 ) -> None:
-    def stand_still(count: int) -> None:
-        if count == 2:
-            bench.clock.sleep(3.1)
-
-    bench.source.on_sample = stand_still
+    bench.at(2, lambda: bench.clock.sleep(3.1))
     first, *reminders, _ = bench.run(4)
     assert [snapshot.time - EPOCH for snapshot in reminders] == pytest.approx([2.5, 3.5])
     for reminder in reminders:
@@ -438,10 +416,9 @@ def test_a_healthy_collector_is_looked_at_once_a_second_at_most() -> None:
 def test_a_late_word_about_a_hang_cannot_overtake_the_sample_that_ends_it(bench: Bench) -> None:
     returned, published = threading.Event(), threading.Event()
 
-    def hang(count: int) -> None:
-        if count == 2:
-            bench.source.current_call = named("GPU-1", bench.clock.now)
-            bench.clock.wait(returned, 60.0)
+    def hang() -> None:
+        bench.source.current_call = named("GPU-1", bench.clock.now)
+        bench.clock.wait(returned, 60.0)
 
     def give_up(_: Call) -> bool:
         # The call comes back while the watching thread is about to report it.
@@ -450,7 +427,8 @@ def test_a_late_word_about_a_hang_cannot_overtake_the_sample_that_ends_it(bench:
         assert published.wait(PATIENCE)
         return False
 
-    bench.source.on_sample, bench.source.on_give_up = hang, give_up
+    bench.at(2, hang)
+    bench.source.on_give_up = give_up
     bench.collector.subscribe(lambda _: published.set())
     statuses = {gpu.status for snapshot in bench.run(3) for gpu in snapshot.gpus}
     assert returned.is_set()
@@ -529,11 +507,17 @@ class RealSource(FakeSource):
         self.current_call = None
 
 
-def test_a_hung_driver_neither_silences_the_stream_nor_keeps_stop_waiting() -> None:
-    source = RealSource()
+def streamed(source: RealSource) -> tuple[Collector, queue.Queue[Snapshot]]:
+    """A collector of it that samples often, and what it hands out."""
     collector = Collector(source, interval=0.1)
     snapshots: queue.Queue[Snapshot] = queue.Queue()
     collector.subscribe(snapshots.put)
+    return collector, snapshots
+
+
+def test_a_hung_driver_neither_silences_the_stream_nor_keeps_stop_waiting() -> None:
+    source = RealSource()
+    collector, snapshots = streamed(source)
     threads = started(collector)
     assert collector.wait_open(PATIENCE)
     assert snapshots.get(timeout=PATIENCE).gpus[1].status is GpuStatus.OK
@@ -587,9 +571,7 @@ def test_a_call_that_hangs_in_one_card_is_given_up_and_another_thread_samples(
     source.may_answer.clear()
     if in_open:
         source.on_open, source.on_sample = lambda: source.call(0), lambda _: None
-    collector = Collector(source, interval=0.1)
-    snapshots: queue.Queue[Snapshot] = queue.Queue()
-    collector.subscribe(snapshots.put)
+    collector, snapshots = streamed(source)
     hanging = started(collector)["gpumon-sampler"]
     assert snapshots.get(timeout=PATIENCE).trouble is None
     assert len(source.given_up) == 1
@@ -610,9 +592,7 @@ def test_a_call_that_hangs_in_one_card_is_given_up_and_another_thread_samples(
 
 def test_a_call_that_comes_back_brings_the_card_back() -> None:
     source = RealSource()
-    collector = Collector(source, interval=0.1)
-    snapshots: queue.Queue[Snapshot] = queue.Queue()
-    collector.subscribe(snapshots.put)
+    collector, snapshots = streamed(source)
     source.may_answer.clear()
     sampler = started(collector)["gpumon-sampler"]
     try:

@@ -111,6 +111,13 @@ class Bench:
         self.clock.start(self.lookup)
         return self
 
+    def sees(self, *processes: GpuProcess, seconds: float = 0.0) -> Snapshot:
+        """Annotate a snapshot of these processes, and let time pass; returns the snapshot."""
+        given = snapshot(processes=processes)
+        self.annotate(given)
+        self.pass_time(seconds)
+        return given
+
     def hang(self, kind: str) -> Hang:
         """Let lookups of a kind hang."""
         hang = Hang(self.clock)
@@ -169,8 +176,7 @@ def test_what_is_known_by_now_is_added_and_nothing_is_waited_for(bench: Bench) -
 
 
 def test_what_the_source_tells_stays_and_is_not_looked_up(bench: Bench) -> None:
-    told = process(300)
-    told = replace(told, place=Workload(tmux="told"))
+    told = replace(process(300), place=Workload(tmux="told"))
     given = replace(snapshot(processes=(told,)), holders=HolderScan(5.0))
     bench.annotate(given)
     bench.pass_time(30.0)
@@ -179,8 +185,7 @@ def test_what_the_source_tells_stays_and_is_not_looked_up(bench: Bench) -> None:
 
 
 def test_what_the_source_tells_stands_above_what_was_looked_up(bench: Bench) -> None:
-    bench.annotate(snapshot(processes=(ANN,)))
-    bench.pass_time()
+    bench.sees(ANN)
     told = snapshot(processes=(replace(ANN, place=Workload(tmux="told")),))
     assert bench.annotate(told).processes is told.processes
 
@@ -189,8 +194,7 @@ def test_a_process_that_is_not_visible_is_not_asked_about(bench: Bench) -> None:
     """Its number may be a stranger's here."""
     hidden = process(300, start_time=None, visible=False)
     bench.lookup.want_relatives(True)
-    bench.annotate(snapshot(processes=(ANN, hidden)))
-    bench.pass_time(20.0)
+    bench.sees(ANN, hidden, seconds=20.0)
     assert {pid for asked in bench.host.places_asked for pid in asked} == {100}
     assert bench.host.roots[-1] == [100]
 
@@ -207,9 +211,7 @@ def test_without_cards_nobody_scans_for_who_holds_them(bench: Bench) -> None:
 def test_the_same_processes_stay_the_same_tuple_as_long_as_nothing_new_is_known(
     bench: Bench,
 ) -> None:
-    given = snapshot(processes=(ANN, BO))
-    bench.annotate(given)
-    bench.pass_time(20.0)
+    given = bench.sees(ANN, BO, seconds=20.0)
     first = bench.annotate(given)
     bench.pass_time(20.0)
     later = bench.annotate(replace(given, time=given.time + 20))
@@ -219,9 +221,7 @@ def test_the_same_processes_stay_the_same_tuple_as_long_as_nothing_new_is_known(
 
 def test_a_process_of_whom_nothing_new_is_known_stays_the_same_object(bench: Bench) -> None:
     bench.host.silent_about = {200}
-    given = snapshot(processes=(ANN, BO))
-    bench.annotate(given)
-    bench.pass_time()
+    given = bench.sees(ANN, BO)
     before = bench.annotate(given)
     assert tmux(before) == ["100", None]
     bench.host.silent_about = set()
@@ -233,9 +233,7 @@ def test_a_process_of_whom_nothing_new_is_known_stays_the_same_object(bench: Ben
 
 
 def test_a_place_that_changes_is_told(bench: Bench) -> None:
-    given = snapshot(processes=(ANN,))
-    bench.annotate(given)
-    bench.pass_time()
+    given = bench.sees(ANN)
     assert tmux(bench.annotate(given)) == ["100"]
     bench.host.suffix = " renamed"
     bench.pass_time(10.0)
@@ -243,14 +241,11 @@ def test_a_place_that_changes_is_told(bench: Bench) -> None:
 
 
 def test_who_has_ended_keeps_the_place_as_long_as_it_is_listed(bench: Bench) -> None:
-    given = snapshot(processes=(ANN, BO))
-    bench.annotate(given)
-    bench.pass_time()
+    given = bench.sees(ANN, BO)
     bench.host.silent_about = {100}
     bench.pass_time(12.0)
     assert tmux(bench.annotate(given)) == ["100", "200"]
-    bench.annotate(snapshot(processes=(BO,)))
-    bench.pass_time(10.0)
+    bench.sees(BO, seconds=10.0)
     assert tmux(bench.annotate(given)) == [None, "200"], "and is forgotten then"
 
 
@@ -258,12 +253,10 @@ def test_who_has_ended_keeps_the_place_as_long_as_it_is_listed(bench: Bench) -> 
 
 
 def test_new_processes_are_looked_up_at_once_and_all_every_ten_seconds(bench: Bench) -> None:
-    bench.annotate(snapshot(processes=(ANN,)))
-    bench.pass_time()
+    bench.sees(ANN)
     assert bench.host.places_asked == [[100]]
     bench.pass_time(3.0)
-    bench.annotate(snapshot(processes=(ANN, BO)))
-    bench.pass_time()
+    bench.sees(ANN, BO)
     assert bench.host.places_asked == [[100], [200]]
     bench.pass_time(6.9)
     assert len(bench.host.places_asked) == 2
@@ -274,9 +267,7 @@ def test_new_processes_are_looked_up_at_once_and_all_every_ten_seconds(bench: Be
 def test_a_scan_comes_every_ten_seconds_and_the_first_lets_the_screen_come_up(
     bench: Bench,
 ) -> None:
-    given = snapshot(processes=(ANN,))
-    bench.annotate(given)
-    bench.pass_time(1.9)
+    bench.sees(ANN, seconds=1.9)
     assert bench.host.scans == 0
     bench.pass_time(0.1)
     assert bench.host.scans == 1
@@ -287,19 +278,15 @@ def test_a_scan_comes_every_ten_seconds_and_the_first_lets_the_screen_come_up(
 
 
 def test_who_leaves_the_list_brings_a_scan_but_never_two_in_two_seconds(bench: Bench) -> None:
-    bench.annotate(snapshot(processes=(ANN, BO)))
-    bench.pass_time(5.0)
+    bench.sees(ANN, BO, seconds=5.0)
     assert bench.host.scans == 1
-    bench.annotate(snapshot(processes=(ANN,)))
-    bench.pass_time()
+    bench.sees(ANN)
     assert bench.host.scans == 2
-    bench.annotate(snapshot())
-    bench.pass_time(1.9)
+    bench.sees(seconds=1.9)
     assert bench.host.scans == 2
     bench.pass_time(0.1)
     assert bench.host.scans == 3
-    bench.annotate(snapshot(processes=(ANN,)))
-    bench.pass_time(9.9)
+    bench.sees(ANN, seconds=9.9)
     assert bench.host.scans == 3, "who comes brings none"
 
 
@@ -316,8 +303,7 @@ def test_who_leaves_the_list_brings_a_scan_but_never_two_in_two_seconds(bench: B
 def test_memory_that_begins_to_have_no_owner_brings_a_scan(
     bench: Bench, card: object, scans: int
 ) -> None:
-    bench.annotate(snapshot(processes=(ANN,)))
-    bench.pass_time(5.0)
+    bench.sees(ANN, seconds=5.0)
     for _ in range(4):
         bench.annotate(replace(snapshot(processes=(replace(ANN, rss=1),)), gpus=(card,)))
         bench.pass_time(1.0)
@@ -325,8 +311,7 @@ def test_memory_that_begins_to_have_no_owner_brings_a_scan(
 
 
 def test_memory_is_not_without_an_owner_while_that_of_one_is_unknown(bench: Bench) -> None:
-    bench.annotate(snapshot(processes=(ANN,)))
-    bench.pass_time(5.0)
+    bench.sees(ANN, seconds=5.0)
     unknown = process(100, memory_used=None)
     bench.annotate(replace(snapshot(processes=(unknown,)), gpus=(gpu(memory_used=60 * GIB),)))
     bench.pass_time(4.0)
@@ -335,28 +320,23 @@ def test_memory_is_not_without_an_owner_while_that_of_one_is_unknown(bench: Benc
 
 def test_a_look_that_takes_long_rests_twenty_times_as_long(bench: Bench) -> None:
     bench.host.before_scan = lambda: bench.clock.sleep(1.0)
-    bench.annotate(snapshot(processes=(ANN,)))
-    bench.pass_time(3.0)
+    bench.sees(ANN, seconds=3.0)
     assert bench.host.scans == 1
-    bench.annotate(snapshot())
-    bench.pass_time(19.9)
+    bench.sees(seconds=19.9)
     assert bench.host.scans == 1, "not even for who left"
     bench.pass_time(0.1)
     assert bench.host.scans == 2
 
 
 def test_a_scan_is_as_old_as_it_says(bench: Bench) -> None:
-    given = snapshot(processes=(ANN,))
-    bench.annotate(given)
-    bench.pass_time(2.0)
+    given = bench.sees(ANN, seconds=2.0)
     later = bench.annotate(replace(given, time=given.time + 5))
     assert later.holders is not None
     assert later.holders.at == given.time
 
 
 def test_families_are_read_once_a_second_while_wanted_and_else_not_at_all(bench: Bench) -> None:
-    bench.annotate(snapshot(processes=(ANN, BO)))
-    bench.pass_time(10.0)
+    bench.sees(ANN, BO, seconds=10.0)
     assert (bench.host.roots, bench.lookup.relatives) == ([], ())
     bench.lookup.want_relatives(True)
     bench.pass_time()
@@ -404,10 +384,8 @@ def refuse(trouble: Exception = NOT_YOURS) -> None:
 def test_an_os_error_is_no_answer_and_what_was_known_stays(
     bench: Bench, trouble: Exception
 ) -> None:
-    given = snapshot(processes=(ANN,))
     bench.lookup.want_relatives(True)
-    bench.annotate(given)
-    bench.pass_time(2.0)
+    given = bench.sees(ANN, seconds=2.0)
     known, relatives = bench.annotate(given), bench.lookup.relatives
     bench.host.before_workloads = bench.host.before_scan = bench.host.before_relatives = partial(
         refuse, trouble
@@ -425,10 +403,8 @@ def test_an_os_error_is_no_answer_and_what_was_known_stays(
 @pytest.mark.parametrize("kind", ["workloads", "scan", "relatives"])
 def test_a_look_that_hangs_keeps_away_its_own_answers_only(bench: Bench, kind: str) -> None:
     hang = bench.hang(kind)
-    given = snapshot(processes=(ANN,))
     bench.lookup.want_relatives(True)
-    bench.annotate(given)
-    bench.pass_time(2.0)
+    given = bench.sees(ANN, seconds=2.0)
     assert hang.has_begun
     now = bench.annotate(given)
     told = {
@@ -464,8 +440,7 @@ def test_a_bug_in_a_look_reaches_whoever_samples_and_whoever_stops(bench: Bench,
 
     setattr(bench.host, f"before_{kind}", break_down)
     bench.lookup.want_relatives(True)
-    bench.annotate(snapshot(processes=(ANN,)))
-    bench.pass_time(2.0)
+    bench.sees(ANN, seconds=2.0)
     assert bench.lookup.failure is bug
     with pytest.raises(ZeroDivisionError):
         bench.annotate(snapshot())

@@ -108,9 +108,11 @@ def test_all_processes_of_a_server_get_the_same_and_it_is_asked_once(server: Fak
     assert len(server.requests) == 1
 
 
-def test_a_server_of_another_user_is_not_asked(server: FakeServer) -> None:
-    process = replace(on_gpu(server), uid=OTHER, user="svc-llm")
-    assert Asking().load(process) is None
+@pytest.mark.parametrize("uid", [OTHER, None], ids=["another's", "unknown"])
+def test_a_server_whose_user_is_not_this_one_is_not_asked(
+    server: FakeServer, uid: int | None
+) -> None:
+    assert Asking().load(replace(on_gpu(server), uid=uid, user="svc-llm")) is None
     assert server.requests == []
 
 
@@ -123,11 +125,6 @@ def test_a_server_that_reports_no_metrics_is_not_asked(tmp_path: Path) -> None:
         assert process.place.server.engine == "llama-cpp-python"
         assert Asking().servers.find([process]) == ({}, inf)
         assert server.requests == []
-
-
-def test_a_server_whose_user_is_unknown_is_not_asked(server: FakeServer) -> None:
-    assert Asking().load(replace(on_gpu(server), uid=None)) is None
-    assert server.requests == []
 
 
 def test_a_process_that_says_it_is_of_another_users_server_gets_nothing(
@@ -184,9 +181,7 @@ def test_a_key_comes_from_a_file(server: FakeServer, tmp_path: Path) -> None:
     Asking(token_files={"1": str(file)}).load(process)
     assert "Authorization" not in server.requests[-1]
     load = Asking(token_files={str(server.port): "/nonexistent"}).load(process)
-    assert load is not None
-    assert load.problem is not None
-    assert load.problem.startswith("the file with its key cannot be read")
+    assert str(load and load.problem).startswith("the file with its key cannot be read")
 
 
 def test_a_problem_passes(server: FakeServer) -> None:

@@ -180,8 +180,7 @@ def test_a_job_in_any_other_state_holds_its_gpus(state: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["", "-", None, 5, "Apr 12 18:10", "Apr 31 18:10:55 2026", "Foo 1 00:00:00 2026"],
+    "text", ["", "-", None, 5, "Apr 12 18:10", "Apr 31 18:10:55 2026", "Foo 1 00:00:00 2026"]
 )
 def test_a_time_without_its_year_is_not_known(text: object) -> None:
     (job,) = read(START_TIME=text, FINISH_TIME=text)

@@ -306,10 +306,7 @@ def test_a_gpu_that_is_not_shown_makes_no_other_one_uncertain(machine: Machine) 
     machine.in_use = "gpu:h100:2(IDX:2-3)"
     machine.begin("7", "gpu:1(IDX:3)")
     seen = snapshot(0.0, gpu(index=0, minor_number=0))
-    assert [(each.devices, each.unplaced) for each in machine.look(seen=seen)] == [
-        ((), 0),
-        ((), 0),
-    ]
+    assert [(each.devices, each.unplaced) for each in machine.look(seen=seen)] == [((), 0), ((), 0)]
 
 
 def test_a_process_of_the_job_shows_one_of_its_gpus(machine: Machine) -> None:

@@ -136,10 +136,7 @@ ARRAY = {"SLURM_ARRAY_JOB_ID": "88123", "SLURM_ARRAY_TASK_ID": "4"}
     ],
 )
 def test_the_slurm_job_of_the_cgroup_and_of_the_environment_agree(
-    job: str | None,
-    step: str | None,
-    environ: dict[str, str],
-    told: tuple[str | None, str | None],
+    job: str | None, step: str | None, environ: dict[str, str], told: tuple[str | None, str | None]
 ) -> None:
     assert slurm_job(job, step, environ) == told
 

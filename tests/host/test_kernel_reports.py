@@ -178,19 +178,9 @@ I915, XE = "i915 0000:00:02.0: ", "xe 0000:00:02.0: [drm] "
 @pytest.mark.parametrize(
     ("line", "kind", "pid", "name"),
     [
-        (
-            f"{I915}[drm] GPU HANG: ecode 12:1:85dffffb, in game [42]",
-            TIMEOUT,
-            42,
-            "game",
-        ),
+        (f"{I915}[drm] GPU HANG: ecode 12:1:85dffffb, in game [42]", TIMEOUT, 42, "game"),
         (f"{I915}[drm] GPU HANG: ecode 9:1:00000000", TIMEOUT, None, None),
-        (
-            f"{I915}[drm] GPU HANG: ecode 12:1:8, in x [1], in [42]",
-            TIMEOUT,
-            42,
-            "x [1], in",
-        ),
+        (f"{I915}[drm] GPU HANG: ecode 12:1:8, in x [1], in [42]", TIMEOUT, 42, "x [1], in"),
         (f"{I915}[drm] GT0: Resetting chip for stopped heartbeat", RESET, None, None),
         (f"{I915}Resetting chip for GPU hang", RESET, None, None),
         (
@@ -205,12 +195,7 @@ I915, XE = "i915 0000:00:02.0: ", "xe 0000:00:02.0: [drm] "
             None,
             None,
         ),
-        (
-            f"{XE}Timedout job: seqno=1, guc_id=4, flags=0x8",
-            TIMEOUT,
-            None,
-            None,
-        ),
+        (f"{XE}Timedout job: seqno=1, guc_id=4, flags=0x8", TIMEOUT, None, None),
         (f"{XE}Tile0: GT0: reset started", RESET, None, None),
     ],
 )

@@ -48,10 +48,7 @@ def listening(*prefix: str) -> Iterator[tuple[int, str]]:
 
 
 def test_the_sockets_of_a_process_are_those_that_it_has_open() -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listener,
-        listening() as (other, others_port),
-    ):
+    with socket.create_server(("127.0.0.1", 0)) as listener, listening() as (other, others_port):
         port = listener.getsockname()[1]
         sockets = sockets_of(own_id())
         own = {each.port for each in sockets.own or ()}

@@ -22,10 +22,7 @@ def test_a_container_is_not_the_initial_namespace() -> None:
     program = "from gpumon.host.procfs import *; print(in_initial_pid_namespace('/proc'))"
     command = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
     inside = subprocess.run(
-        [*command, sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        check=False,
+        [*command, sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     if "unshare" in inside.stderr:
         pytest.skip(f"no name spaces to be had here: {inside.stderr.strip()}")

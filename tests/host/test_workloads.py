@@ -143,8 +143,7 @@ def test_the_environment_of_a_real_process_is_told(line: Line) -> None:
 
 def test_the_interpreters_own_path_tells_the_environment(line: Line) -> None:
     one = line.start(
-        [line.python("llama/.venv/bin/python"), line.script("train.py")],
-        CONDA_DEFAULT_ENV="base",
+        [line.python("llama/.venv/bin/python"), line.script("train.py")], CONDA_DEFAULT_ENV="base"
     )
     assert place_of(one).environment == "llama"
 
@@ -378,11 +377,7 @@ def test_a_pod_goes_by_the_host_name_of_its_processes(fake: FakeWorkloads) -> No
 def test_the_job_of_the_cgroup_and_of_the_environment_are_one(fake: FakeWorkloads) -> None:
     cgroup = "0::/system.slice/slurmstepd.scope/job_88127/step_batch/user/task_0\n"
     one = fake.add(
-        50,
-        cgroup=cgroup,
-        SLURM_JOB_ID="88127",
-        SLURM_ARRAY_JOB_ID="88123",
-        SLURM_ARRAY_TASK_ID="4",
+        50, cgroup=cgroup, SLURM_JOB_ID="88127", SLURM_ARRAY_JOB_ID="88123", SLURM_ARRAY_TASK_ID="4"
     )
     other = fake.add(51, cgroup=cgroup)
     labels = [place.labels for place in fake.reader.read([one, other]).values()]

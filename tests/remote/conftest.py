@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import psutil
@@ -12,12 +13,25 @@ import pytest
 
 from gpumon.remote.client import RemoteHost
 from tests import lives
+from tests.driver import GIB, Driver, Owner, buried, h100, owners
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+    from subprocess import Popen
+
+    Connect = Callable[..., RemoteHost]
+    """Opens a host by a command, see ``connect``."""
 
 SERVER = [sys.executable, "-m", "gpumon", "remote"]
+
+
+def forking(children: int, before: str = "") -> str:
+    """A Python program that has so many children, which do nothing."""
+    return (
+        f"import os, signal\n{before}\nfor _ in range({children}):\n"
+        "    if not os.fork(): signal.pause()\nprint('ready', flush=True)\nsignal.pause()"
+    )
 
 
 @pytest.fixture
@@ -28,7 +42,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def connect(state: Path) -> Iterator[Callable[..., RemoteHost]]:  # noqa: ARG001 - for the server
+def connect(state: Path) -> Iterator[Connect]:  # noqa: ARG001 - for the server
     """Opens hosts, and closes them after the test."""
     opened: list[RemoteHost] = []
 
@@ -45,9 +59,22 @@ def connect(state: Path) -> Iterator[Callable[..., RemoteHost]]:  # noqa: ARG001
 
 
 @pytest.fixture
-def host(connect: Callable[..., RemoteHost]) -> RemoteHost:
+def host(connect: Connect) -> RemoteHost:
     """The processes of this machine, as another one's; after a loss it does not connect anew."""
     return connect()
+
+
+@contextmanager
+def training(**how: bool) -> Iterator[tuple[Driver, Popen[bytes]]]:
+    """A simulated machine, and a process with 30 GiB on one of its GPUs."""
+    with (
+        Driver([h100(), h100()], driver_version="570.124.06") as driver,
+        owners(1, ["python", "train.py"], **how) as (process,),  # type: ignore[arg-type]  # keywords pass through
+        buried(driver),
+    ):
+        driver.cards[1].processes = [Owner(process.pid, memory=30 * GIB, sm=20)]
+        driver.cards[1].memory_used = 30 * GIB + GIB // 4
+        yield driver, process
 
 
 def servers() -> list[int]:

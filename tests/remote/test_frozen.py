@@ -12,6 +12,7 @@ import pytest
 
 from tests import lives
 from tests.kill.hung_gpumon import COMMAND
+from tests.remote.conftest import forking
 from tests.remote.test_server import LATE, Server, open_one, started, state
 
 if TYPE_CHECKING:
@@ -39,28 +40,18 @@ def until_continued(pid: int) -> None:
     lives.until(lambda: state(pid) == "S", "its continuation")
 
 
-def close_input(server: Server) -> None:
-    assert server.process.stdin is not None
-    server.process.stdin.close()
-
-
 def break_pipes(server: Server) -> None:
-    assert server.process.stdout is not None
-    server.process.stdout.close()
+    server.close_output()
     server.say(b"garbage")
 
 
-def close_handle(server: Server) -> None:
-    server.say(b'{"ask":"close","id":0,"handle":1}')
-
-
 ENDS: dict[str, Callable[[Server], object]] = {
-    "eof": close_input,
+    "eof": lambda server: server.close_input(),
     "broken pipe": break_pipes,
     "term": lambda server: server.process.send_signal(signal.SIGTERM),
     "hangup": lambda server: server.process.send_signal(signal.SIGHUP),
     "int": lambda server: server.process.send_signal(signal.SIGINT),
-    "close": close_handle,
+    "close": lambda server: server.say(b'{"ask":"close","id":0,"handle":1}'),
 }
 
 
@@ -99,7 +90,7 @@ def test_what_a_user_stops_stays_stopped(server: Server, family: Family) -> None
     os.kill(before, signal.SIGSTOP)
     lives.until(lambda: state(before) == "T", "the stop")
     stop(server, before)
-    close_input(server)
+    server.close_input()
     assert server.process.wait(lives.PATIENCE) == 0
     assert [state(pid), state(before)] == ["T", "T"]
 
@@ -119,13 +110,7 @@ session.join(lives.PATIENCE)
 
 
 def test_a_client_that_is_killed_leaves_nothing_stopped(family: Family) -> None:
-    root = family.python(
-        "import os, signal\n"
-        "for _ in range(3):\n"
-        "    if not os.fork(): signal.pause()\n"
-        "print('ready', flush=True)\n"
-        "signal.pause()"
-    )
+    root = family.python(forking(3))
     pids = family.members()
     client = subprocess.Popen([sys.executable, "-c", CLIENT, str(root.pid)])
     try:

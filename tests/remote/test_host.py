@@ -17,24 +17,18 @@ from gpumon.model.processes import ProcessId
 from gpumon.system.system import user_name
 from tests import lives
 from tests.absent import ABSENT
-from tests.remote.conftest import SERVER
+from tests.host.programs import go_on
+from tests.remote.conftest import SERVER, forking
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from gpumon.host.process_host import Target
     from gpumon.remote.client import RemoteHost
     from tests.lives import Family
+    from tests.remote.conftest import Connect
 
-LOADERS = """
-import os, signal
-for _ in range(3):
-    if not os.fork():
-        signal.pause()
-print("ready", flush=True)
-signal.pause()
-"""
+LOADERS = forking(3)
 
 
 def refusal(host: RemoteHost, target: Target, number: int | None = None) -> Refused:
@@ -118,10 +112,8 @@ def test_a_process_that_changes_its_user_while_it_is_held_gets_nothing(
     change = "import os; print(1, flush=True); input(); os.setuid(1); print(2, flush=True); input()"
     process = family.python(change)
     handle = host.open_handle(lives.target(process.pid))
-    assert process.stdin is not None
+    go_on(process)
     assert process.stdout is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
     assert process.stdout.readline()
     with pytest.raises(Refused) as refused:
         handle.send(signal.SIGKILL)
@@ -149,7 +141,7 @@ def test_the_signals_are_logged_there(host: RemoteHost, family: Family, state: P
     assert [line["outcome"][:5] for line in lines] == ["sent", "ended"]
 
 
-def test_readonly_here_asks_nothing(connect: Callable[..., RemoteHost], family: Family) -> None:
+def test_readonly_here_asks_nothing(connect: Connect, family: Family) -> None:
     host = connect([ABSENT], readonly=True)
     assert host.readonly
     refused = refusal(host, lives.target(family.sleeper().pid), signal.SIGTERM)
@@ -158,10 +150,7 @@ def test_readonly_here_asks_nothing(connect: Callable[..., RemoteHost], family: 
 
 @pytest.mark.parametrize("how", ["option", "setting"])
 def test_readonly_there_refuses_whoever_asks(
-    connect: Callable[..., RemoteHost],
-    family: Family,
-    monkeypatch: pytest.MonkeyPatch,
-    how: str,
+    connect: Connect, family: Family, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     if how == "setting":
         monkeypatch.setenv("GPUMON_READONLY", "true")

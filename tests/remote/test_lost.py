@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpumon.host.process_host import ProcessHandle
     from gpumon.remote.client import RemoteHost
     from tests.lives import Family
+    from tests.remote.conftest import Connect
 
 ENDED = "the connection to gpu-04 ended"
 HELLO = (
@@ -76,9 +77,7 @@ def held_again(host: RemoteHost, handle: ProcessHandle) -> None:
     host.open_handle(handle.target)
 
 
-def test_it_connects_anew_later_and_old_handles_stay_lost(
-    connect: Callable[..., RemoteHost], family: Family
-) -> None:
+def test_it_connects_anew_later_and_old_handles_stay_lost(connect: Connect, family: Family) -> None:
     host = connect(retry_after=0.0)
     handle = held(host, family)
     kill_server()
@@ -130,7 +129,7 @@ def says(*lines: str, then: str = "sys.stdin.read()") -> list[str]:
     ids=["text", "type", "field", "nesting", "reason", "number"],
 )
 def test_an_answer_that_cannot_be_read_is_told(
-    connect: Callable[..., RemoteHost], family: Family, answers: list[str], sentence: str
+    connect: Connect, family: Family, answers: list[str], sentence: str
 ) -> None:
     host = connect(says(*answers))
     refused = why(lambda: host.relatives([lives.target(family.sleeper().pid).id]))
@@ -138,57 +137,59 @@ def test_an_answer_that_cannot_be_read_is_told(
     assert sentence in refused.sentence
 
 
-def test_a_line_without_end_is_not_kept(connect: Callable[..., RemoteHost], family: Family) -> None:
-    endless = "while True:\n    sys.stdout.write('x' * 2**20)"
-    host = connect(says(HELLO, then=endless))
-    asked = lives.target(family.sleeper().pid).id
-    refused = why(lambda: host.relatives([asked]))
-    assert refused.sentence == "what gpumon on gpu-04 sent cannot be read"
-    endless = f"import sys\n{endless}"
-    host = connect([sys.executable, "-S", "-c", endless])
-    refused = why(lambda: host.relatives([asked]))
-    assert refused.sentence == "what gpu-04 sent is not from gpumon remote"
+ENDLESS = "while True:\n    sys.stdout.write('x' * 2**20)"
 
 
-def test_what_a_login_shell_prints_is_skipped(
-    connect: Callable[..., RemoteHost], family: Family
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        pytest.param(
+            says(HELLO, then=ENDLESS),
+            "what gpumon on gpu-04 sent cannot be read",
+            id="a line without end",
+        ),
+        pytest.param(
+            [sys.executable, "-S", "-c", f"import sys\n{ENDLESS}"],
+            "what gpu-04 sent is not from gpumon remote",
+            id="a first line without end",
+        ),
+        pytest.param(
+            ["sh", "-c", 'echo \'{"say":"hello","schema":"gpumon.remote/2"}\'; cat'],
+            "gpumon on gpu-04 speaks gpumon.remote/2, and this one gpumon.remote/1: install the "
+            "same version on both",
+            id="another version",
+        ),
+        pytest.param(
+            ["sh", "-c", "exec >&-; sleep 0.1; printf 'one\\n\\033[31mPermission denied\\n' >&2"],
+            f"{ENDED} (�[31mPermission denied)",
+            id="an error of ssh",
+        ),
+        pytest.param(
+            [f"{ABSENT}/ssh"],
+            f"{ABSENT}/ssh cannot be started: No such file or directory",
+            id="no ssh",
+        ),
+    ],
+)
+def test_why_there_is_no_connection_is_said(
+    connect: Connect, command: list[str], sentence: str
 ) -> None:
+    host = connect(command)
+    assert why(lambda: host.relatives([ProcessId(os.getpid(), 1)])).sentence == sentence
+
+
+def test_what_a_login_shell_prints_is_skipped(connect: Connect, family: Family) -> None:
     command = f"echo Welcome to gpu-04; echo; exec {sys.executable} -m gpumon remote"
     host = connect(["sh", "-c", command])
     assert held(host, family).status() is not None
 
 
-def test_another_version_is_named(connect: Callable[..., RemoteHost], family: Family) -> None:
-    host = connect(["sh", "-c", 'echo \'{"say":"hello","schema":"gpumon.remote/2"}\'; cat'])
-    refused = why(lambda: host.relatives([lives.target(family.sleeper().pid).id]))
-    assert refused.sentence == (
-        "gpumon on gpu-04 speaks gpumon.remote/2, and this one gpumon.remote/1: install the same "
-        "version on both"
-    )
-
-
-def test_why_there_is_no_connection_is_what_the_program_says(
-    connect: Callable[..., RemoteHost], family: Family
-) -> None:
-    asked = lives.target(family.sleeper().pid).id
-    host = connect(
-        ["sh", "-c", "exec >&-; sleep 0.1; printf 'one\\n\\033[31mPermission denied\\n' >&2"]
-    )
-    refused = why(lambda: host.relatives([asked]))
-    assert refused.sentence == f"{ENDED} (�[31mPermission denied)"
-    host = connect([f"{ABSENT}/ssh"])
-    refused = why(lambda: host.relatives([asked]))
-    assert refused.sentence == f"{ABSENT}/ssh cannot be started: No such file or directory"
-
-
 @pytest.mark.slow
-def test_an_end_that_nobody_asked_about_is_not_believed(
-    connect: Callable[..., RemoteHost], family: Family
-) -> None:
+def test_an_end_that_nobody_asked_about_is_not_believed(connect: Connect, family: Family) -> None:
     """Nor kept: another program could send any number of them."""
     ends = (
         "import sys\nsys.stdin.readline()\n"
-        "for number in range(100_000):\n"
+        "for number in range(40_000):\n"
         '    print(\'{"say":"exited","handle":%d}\' % number)\n'
         f"print({OPENED % (1, 7)!r}, flush=True)\nsys.stdin.read()"
     )
@@ -203,9 +204,7 @@ def test_an_end_that_nobody_asked_about_is_not_believed(
     assert kept < 2**20
 
 
-def test_what_a_hostile_server_says_reaches_no_terminal(
-    connect: Callable[..., RemoteHost], family: Family
-) -> None:
+def test_what_a_hostile_server_says_reaches_no_terminal(connect: Connect, family: Family) -> None:
     asked = lives.target(family.sleeper().pid)
     evil = "\\u001b]52;c;eA==\\u0007" + "x" * 5000
     host = connect(says(f'{{"say":"declined","id":1,"reason":"gone","sentence":"{evil}"}}'))
@@ -234,7 +233,7 @@ def test_what_a_hostile_server_says_reaches_no_terminal(
 
 
 def test_times_of_a_machine_whose_clock_is_wrong_are_in_the_clock_of_this_one(
-    connect: Callable[..., RemoteHost],
+    connect: Connect,
 ) -> None:
     relative = '{"id":{"pid":7,"start_time":1},"parent":1,"group":1,"session":1,"name":"a"'
     # By the clock there, its hello said the first second of 1970.

@@ -58,6 +58,14 @@ class Server:
         answer: dict[str, Any] = json.loads(self.process.stdout.readline())
         return answer
 
+    def close_input(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+
+    def close_output(self) -> None:
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+
 
 @contextmanager
 def started(
@@ -70,9 +78,8 @@ def started(
     finally:
         server.process.kill()
         server.process.wait()
-        for pipe in (server.process.stdin, server.process.stdout):
-            assert pipe is not None
-            pipe.close()
+        server.close_input()
+        server.close_output()
 
 
 @pytest.fixture
@@ -178,8 +185,7 @@ def test_a_signal_of_a_client_that_has_gone_is_not_sent(server: Server, family: 
     lives.until(lambda: state(server.process.pid) == "T", "the stop")
     sending = {"ask": "send", "id": 2, "handle": handle, "number": 15, "before": LATE}
     server.say(msgspec.json.encode(sending))
-    assert server.process.stdin is not None
-    server.process.stdin.close()
+    server.close_input()
     server.process.send_signal(signal.SIGCONT)
     assert server.process.stdout is not None
     assert b"came too late" in server.process.stdout.read()
@@ -206,14 +212,12 @@ def test_an_exit_is_said_before_the_families_that_were_read_after_it(
 
 def test_it_ends_with_its_input(server: Server, family: Family) -> None:
     open_one(server, family.sleeper().pid)
-    assert server.process.stdin is not None
-    server.process.stdin.close()
+    server.close_input()
     assert server.process.wait(lives.PATIENCE) == 0
 
 
 def test_it_ends_with_its_output(server: Server) -> None:
-    assert server.process.stdout is not None
-    server.process.stdout.close()
+    server.close_output()
     server.say(b"garbage")
     assert server.process.wait(lives.PATIENCE) == 0
 
@@ -233,9 +237,8 @@ def test_it_ends_with_a_client_that_reads_no_answer(server: Server) -> None:
         except BlockingIOError:
             full += 1
             time.sleep(0.05)
-    assert server.process.stdout is not None
-    server.process.stdin.close()
-    server.process.stdout.close()
+    server.close_input()
+    server.close_output()
     assert server.process.wait(lives.PATIENCE) == 0
 
 

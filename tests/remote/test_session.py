@@ -15,8 +15,7 @@ from gpumon.kill.session import TerminationSession
 from gpumon.makers.machine import this_machine
 from gpumon.sampling.collector import Collector
 from tests import lives
-from tests.driver import GIB, Driver, Owner, buried, h100, owners
-from tests.remote.conftest import kill_server
+from tests.remote.conftest import forking, kill_server, training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -29,19 +28,13 @@ if TYPE_CHECKING:
     from gpumon.remote.client import RemoteHost
     from tests.lives import Family
 
-DEAF = """
-import os, signal
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-for _ in range(3):
-    if not os.fork():
-        signal.pause()
-print("ready", flush=True)
-signal.pause()
-"""
+    End = Callable[..., TerminationSession]
+
+DEAF = forking(3, before="signal.signal(signal.SIGTERM, signal.SIG_IGN)")
 
 
 @pytest.fixture
-def end(host: RemoteHost, tmp_path: Path) -> Iterator[Callable[..., TerminationSession]]:
+def end(host: RemoteHost, tmp_path: Path) -> Iterator[End]:
     """Begins sessions, and closes them after the test."""
     begun: list[TerminationSession] = []
     log = AuditLog(tmp_path / "here", machine="gpu-04")
@@ -72,9 +65,14 @@ def finished(session: TerminationSession) -> TerminationReport:
     return session.report
 
 
-def test_a_whole_tree_that_ignores_term_is_killed(
-    end: Callable[..., TerminationSession], family: Family, tmp_path: Path
-) -> None:
+def until_signalled(session: TerminationSession, processes: int) -> None:
+    def signalled() -> int:
+        return sum(one.signal is not None for one in session.report.outcomes)
+
+    lives.until(lambda: signalled() == processes, "the signals")
+
+
+def test_a_whole_tree_that_ignores_term_is_killed(end: End, family: Family, tmp_path: Path) -> None:
     root = family.python(DEAF)
     session = end(lives.target(root.pid), number=signal.SIGKILL, tree=True)
     report = finished(session)
@@ -85,14 +83,8 @@ def test_a_whole_tree_that_ignores_term_is_killed(
     assert log.count('"machine":"gpu-04"') == len(log.splitlines()) >= 8
 
 
-def test_sixty_four_processes_end(end: Callable[..., TerminationSession], family: Family) -> None:
-    many = family.python(
-        "import os, signal\n"
-        "for _ in range(63):\n"
-        "    if not os.fork(): signal.pause()\n"
-        "print('ready', flush=True)\n"
-        "signal.pause()"
-    )
+def test_sixty_four_processes_end(end: End, family: Family) -> None:
+    many = family.python(forking(63))
     targets = [lives.target(pid) for pid in family.members()]
     assert len(targets) == 64
     report = finished(end(*targets))
@@ -101,13 +93,11 @@ def test_sixty_four_processes_end(end: Callable[..., TerminationSession], family
 
 
 def test_a_connection_that_is_lost_leaves_unknown_what_became_of_them(
-    end: Callable[..., TerminationSession], family: Family
+    end: End, family: Family
 ) -> None:
     targets = [lives.target(family.python(DEAF).pid) for _ in range(3)]
     session = end(*targets)
-    lives.until(
-        lambda: sum(one.signal is not None for one in session.report.outcomes) == 3, "the signals"
-    )
+    until_signalled(session, 3)
     kill_server()
     report = finished(session)
     assert {one.outcome for one in report.outcomes} == {Outcome.UNKNOWN}
@@ -121,17 +111,11 @@ def test_a_connection_that_is_lost_leaves_unknown_what_became_of_them(
 
 
 def test_kill_after_the_connection_is_lost_kills_nobody_and_says_so(
-    end: Callable[..., TerminationSession], host: RemoteHost, family: Family
+    end: End, host: RemoteHost, family: Family
 ) -> None:
     root = family.python(DEAF)
     session = end(lives.target(root.pid), tree=True)
-    lives.until(
-        lambda: (
-            len(session.report.outcomes) == 4
-            and all(one.signal is not None for one in session.report.outcomes)
-        ),
-        "the signals",
-    )
+    until_signalled(session, 4)
     kill_server()
     lives.until(lambda: is_lost(host), "the loss")
     session.send(signal.SIGKILL, whole_tree=True)
@@ -151,14 +135,7 @@ def is_lost(host: RemoteHost) -> bool:
 @contextmanager
 def sampled(**how: bool) -> Iterator[tuple[Popen[bytes], list[Snapshot], Collector]]:
     """A process with 30 GiB on a GPU, and the snapshots of its machine."""
-    with (
-        Driver([h100(), h100()], driver_version="570.124.06") as driver,
-        owners(1, ["python", "train.py"], **how) as (process,),  # type: ignore[arg-type]  # keywords pass through
-        buried(driver),
-    ):
-        card = driver.cards[1]
-        card.processes = [Owner(process.pid, memory=30 * GIB, sm=20)]
-        card.memory_used = 30 * GIB + GIB // 4
+    with training(**how) as (driver, process):
         driver.attach()
         collector = Collector(this_machine(), 0.1)
         seen: list[Snapshot] = []
@@ -174,7 +151,7 @@ def sampled(**how: bool) -> Iterator[tuple[Popen[bytes], list[Snapshot], Collect
             collector.stop()
 
 
-def test_its_memory_comes_back(end: Callable[..., TerminationSession]) -> None:
+def test_its_memory_comes_back(end: End) -> None:
     with sampled() as (process, seen, collector):
         session = end(target_of(seen[-1].processes[0]), before=seen[-1])
         collector.subscribe(session.see)
@@ -185,7 +162,7 @@ def test_its_memory_comes_back(end: Callable[..., TerminationSession]) -> None:
 
 
 def test_no_memory_is_waited_for_of_a_process_that_is_out_of_reach(
-    end: Callable[..., TerminationSession],
+    end: End,
 ) -> None:
     with sampled(stubborn=True) as (_, seen, collector):
         session = end(target_of(seen[-1].processes[0]), before=seen[-1])

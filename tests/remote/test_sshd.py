@@ -16,9 +16,10 @@ import pytest
 from gpumon.host.process_host import Refusal, Refused
 from gpumon.remote.client import RemoteHost
 from tests import lives
-from tests.driver import GIB, Driver, Owner, buried, h100, owners
+from tests.driver import GIB
 from tests.fleet.conftest import environment
 from tests.fleet.sshd import Lab, fault
+from tests.remote.conftest import training
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
@@ -94,16 +95,9 @@ def test_a_host_that_is_down_says_so(lab: Lab, family: Family) -> None:
 
 
 @contextmanager
-def training(lab: Lab) -> Iterator[tuple[int, list[str], dict[str, str]]]:
+def trained(lab: Lab) -> Iterator[tuple[int, list[str], dict[str, str]]]:
     """A process on a GPU of the host: its PID, the command that ends it, and its environment."""
-    with (
-        Driver([h100(), h100()], driver_version="570.124.06") as driver,
-        owners(1, ["python", "train.py"]) as (process,),
-        buried(driver),
-    ):
-        card = driver.cards[1]
-        card.processes = [Owner(process.pid, memory=30 * GIB, sm=20)]
-        card.memory_used = 30 * GIB + GIB // 4
+    with training() as (driver, process):
         lab.host("gpu-04", environment(driver))
         env = {**os.environ, "XDG_STATE_HOME": str(lab.folder / "here")}
         command = [*END, "--hosts", "gpu-04", "--ssh", lab.ssh, str(process.pid)]
@@ -111,7 +105,7 @@ def training(lab: Lab) -> Iterator[tuple[int, list[str], dict[str, str]]]:
 
 
 def test_a_shell_ends_a_process_of_another_machine(lab: Lab) -> None:
-    with training(lab) as (pid, command, env):
+    with trained(lab) as (pid, command, env):
         planned = subprocess.run(
             [*command, "--dry-run"], env=env, capture_output=True, text=True, check=False
         )
@@ -137,7 +131,7 @@ def test_a_shell_ends_a_process_of_another_machine(lab: Lab) -> None:
 
 
 def test_the_question_names_the_machine(lab: Lab) -> None:
-    with training(lab) as (pid, command, env):
+    with trained(lab) as (pid, command, env):
         with Screen(command, env, 100, 20) as screen:
             screen.wait_for(r"Send TERM to 1 process on gpu-04\? \[y/N\]")
             screen.type("n\r")

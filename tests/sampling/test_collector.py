@@ -372,9 +372,7 @@ def test_a_driver_that_is_only_slow_is_not_said_to_hang(bench: Bench) -> None:
     assert statuses == {GpuStatus.OK}
 
 
-def test_a_tick_that_stands_still_outside_the_driver_ages_and_accuses_no_card(
-    bench: Bench,
-) -> None:
+def test_a_tick_that_stands_still_outside_the_driver_ages_and_accuses_no_card(bench: Bench) -> None:
     bench.at(2, lambda: bench.clock.sleep(3.1))
     first, *reminders, _ = bench.run(4)
     assert [snapshot.time - EPOCH for snapshot in reminders] == pytest.approx([2.5, 3.5])

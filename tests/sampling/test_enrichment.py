@@ -264,9 +264,7 @@ def test_new_processes_are_looked_up_at_once_and_all_every_ten_seconds(bench: Be
     assert bench.host.places_asked[2:] == [[100, 200]]
 
 
-def test_a_scan_comes_every_ten_seconds_and_the_first_lets_the_screen_come_up(
-    bench: Bench,
-) -> None:
+def test_a_scan_comes_every_ten_seconds_and_the_first_lets_the_screen_come_up(bench: Bench) -> None:
     bench.sees(ANN, seconds=1.9)
     assert bench.host.scans == 0
     bench.pass_time(0.1)

@@ -127,9 +127,7 @@ def test_a_server_that_reports_no_metrics_is_not_asked(tmp_path: Path) -> None:
         assert server.requests == []
 
 
-def test_a_process_that_says_it_is_of_another_users_server_gets_nothing(
-    server: FakeServer,
-) -> None:
+def test_a_process_that_says_it_is_of_another_users_server_gets_nothing(server: FakeServer) -> None:
     """The outermost process decides: anybody can start a program below another one."""
     mine = on_gpu(server)
     others = replace(mine, id=replace(mine.id, pid=1), uid=OTHER)
@@ -284,9 +282,7 @@ def test_a_server_that_does_not_listen_yet_is_looked_into_once(
 
 
 def test_what_others_report_is_known_before_all_hung_servers_were_waited_for(
-    server: FakeServer,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
+    server: FakeServer, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(client, "PATIENCE", 1.0)
     with ExitStack() as stack:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from gpumon.allocations.slurm_output import Gres, Job, job_of_json, job_of_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 SLURM = Path(__file__).parent / "slurm"
 TOO_LONG = 4 * 2**20
@@ -32,10 +32,13 @@ def text(version: str, *numbers: str) -> str:
     return "".join(record for record in records if record.startswith(wanted))
 
 
-def of_text(data: str, number: str = "1", node: str = "gpu-01") -> Job:
-    job = job_of_text(data.encode(), number, node)
+def known(job: Job | None) -> Job:
     assert job is not None
     return job
+
+
+def of_text(data: str, number: str = "1", node: str = "gpu-01") -> Job:
+    return known(job_of_text(data.encode(), number, node))
 
 
 def of_json(changed: Mapping[str, object], node: str = "gpu-01") -> Job | None:
@@ -44,3 +47,10 @@ def of_json(changed: Mapping[str, object], node: str = "gpu-01") -> Job | None:
     job = next(job for job in answer["jobs"] if job["job_id"] == 1)
     answer["jobs"] = [job | changed]
     return job_of_json(json.dumps(answer).encode(), "1", node)
+
+
+def in_form(form: str, version: str, numbers: Sequence[str], node: str = "gpu-01") -> Job:
+    """The first of these jobs, as the text or the JSON of a version has it."""
+    if form == "text":
+        return of_text(text(version, *numbers), numbers[0], node)
+    return known(job_of_json((SLURM / version / "job.json").read_bytes(), numbers[0], node))

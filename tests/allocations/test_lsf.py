@@ -203,7 +203,10 @@ def test_a_time_without_its_year_is_not_known(text: object) -> None:
         (Printed(NO_JOBS.output, b"", 1), None),
         (printed(*[record()] * 5000), None),
     ],
-    ids=range(9),
+    ids=[
+        *("no jobs", "none found", "none found in JSON", "nothing", "nesting"),
+        *("an object", "a number", "status 1", "too long"),
+    ],
 )
 def test_only_a_whole_answer_is_believed(answer: Printed, jobs: list[LsfJob] | None) -> None:
     assert jobs_of(answer, HOST) == jobs

@@ -180,20 +180,17 @@ def test_what_a_private_job_has_is_what_the_node_has_in_use_beside_the_others(
     assert private == Allocation("slurm", "8", None, (FOUR.gpus[0].uuid, FOUR.gpus[3].uuid))
 
 
-def test_a_new_job_hides_nothing_of_those_without_a_step(machine: Machine) -> None:
+@pytest.mark.parametrize(
+    ("in_use", "devices"),
+    [("gpu:h100:1(IDX:2)", (FOUR.gpus[2].uuid,)), pytest.param("gpu(CNT:1)", (), id="how many")],
+)
+def test_a_new_job_hides_nothing_of_those_without_a_step(
+    machine: Machine, in_use: str, devices: tuple[str, ...]
+) -> None:
     machine.configure("")
-    machine.in_use = "gpu:h100:1(IDX:2)"
+    machine.in_use = in_use
     (unknown,) = machine.look()
-    machine.begin("7", "gpu:1(IDX:1)")
-    known, same = machine.look()
-    assert (known.job, same) == ("7", unknown)
-
-
-def test_neither_does_it_where_the_node_tells_only_how_many(machine: Machine) -> None:
-    machine.configure("")
-    machine.in_use = "gpu(CNT:1)"
-    (unknown,) = machine.look()
-    assert (unknown.devices, unknown.unplaced) == ((), 1)
+    assert (unknown.devices, unknown.unplaced) == (devices, 1 - len(devices))
     machine.begin("7", "gpu:1(IDX:1)")
     known, same = machine.look()
     assert (known.job, same) == ("7", unknown)
@@ -209,7 +206,6 @@ def test_one_lost_answer_does_not_end_a_job(machine: Machine) -> None:
 
 
 def test_where_the_jobs_here_cannot_be_read_the_node_is_asked(machine: Machine) -> None:
-    spool = machine.folder / "spool"
     machine.slurm = SlurmAllocations(
         machine.clock, lambda: Unreadable(str(machine.folder / "slurm.conf")), machine.ask
     )
@@ -217,7 +213,7 @@ def test_where_the_jobs_here_cannot_be_read_the_node_is_asked(machine: Machine) 
     assert machine.look() == (Allocation("slurm", devices=(FOUR.gpus[2].uuid,)),)
     machine.in_use = "gpu:h100:0(IDX:N/A)"
     assert machine.look(61.0) == ()
-    assert spool.exists()
+    assert (machine.folder / "spool").exists()
 
 
 def test_a_job_without_a_step_is_found_by_what_the_node_has_in_use(machine: Machine) -> None:

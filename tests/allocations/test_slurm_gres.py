@@ -8,7 +8,7 @@ import time
 import pytest
 
 from gpumon.allocations.slurm_output import Gres, gres_in_use
-from tests.allocations.outputs import NONE, SLURM, TOO_LONG, UNKNOWN, of_json, of_text, text
+from tests.allocations.outputs import NONE, SLURM, TOO_LONG, UNKNOWN, known, of_json, of_text, text
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,7 @@ from tests.allocations.outputs import NONE, SLURM, TOO_LONG, UNKNOWN, of_json, o
     ],
 )
 def test_forms_of_gres(gres: str, expected: Gres) -> None:
-    job = of_json({"gres_detail": ["gpu:8", gres]}, "gpu-02")
-    assert job is not None
-    assert job.gres == expected
+    assert known(of_json({"gres_detail": ["gpu:8", gres]}, "gpu-02")).gres == expected
     node = f"NodeName=gpu-01 Arch=x86_64\n   Gres=gpu:h100:4\n   GresUsed={gres}\n"
     assert gres_in_use(node.encode(), "gpu-01") == expected
 
@@ -73,36 +71,26 @@ def test_forms_of_gres(gres: str, expected: Gres) -> None:
     ],
 )
 def test_gpus_that_belong_to_no_known_node_are_unknown(changed: dict[str, object]) -> None:
-    job = of_json(changed)
-    assert job is not None
-    assert job.gres is None
+    assert known(of_json(changed)).gres is None
+
+
+NO_GRES = (r"   JOB_GRES=.*\n     Nodes=.*\n", "")
 
 
 @pytest.mark.parametrize(
     ("changes", "gres"),
     [
-        ([(r"   JOB_GRES=.*\n     Nodes=.*\n", "")], NONE),
+        ([NO_GRES], NONE),
         ([(r"JOB_GRES=.*", "JOB_GRES=(null)"), (r" GRES=.*", " GRES=")], NONE),
-        (
-            [(r"   JOB_GRES=.*\n     Nodes=.*\n", ""), ("billing=8\n", "billing=8,gres/gpu=4\n")],
-            None,
-        ),
+        ([NO_GRES, ("billing=8\n", "billing=8,gres/gpu=4\n")], None),
         ([(r"     Nodes=.*\n", "")], None),
         ([(r" GRES=.*", "")], None),
-        ([(r"   JOB_GRES=.*\n     Nodes=.*\n", ""), (r"   AllocTRES=.*\n", "")], None),
+        ([NO_GRES, (r"   AllocTRES=.*\n", "")], None),
         ([(r"     Nodes=", "   Other=1\n     Nodes=")], UNKNOWN),
         ([(r"Nodes=gpu-\[01-02\]", "Nodes=gpu-02")], None),
         ([(r"Nodes=gpu-\[01-02\]", "Nodes=gpu-[01-02")], None),
         ([(r"Nodes=gpu-\[01-02\]", "Nodes=gpu-[01-02],gpu-01")], UNKNOWN),
-        (
-            [
-                (
-                    r"     Nodes=.*\n",
-                    "     Nodes=gpu-02 GRES=gpu:1(IDX:3)\n     Nodes=gpu-01 GRES=\n",
-                )
-            ],
-            NONE,
-        ),
+        ([(r"(     Nodes=).*\n", r"\1gpu-02 GRES=gpu:1(IDX:3)\n\1gpu-01 GRES=\n")], NONE),
         # Cut off before the line that follows.
         ([(r"   MinCPUsNode(?s:.*)", "")], None),
     ],
@@ -139,9 +127,8 @@ def test_gpus_of_a_node_in_use(version: str, used: tuple[Gres, Gres]) -> None:
     assert gres_in_use(data * 2, "gpu-01") is None
     assert gres_in_use(data.replace(b"   GresUsed", b"   GresUsed=\n   GresUsed"), "gpu-01") is None
     assert gres_in_use(data + b"\n" * TOO_LONG, "gpu-01") is None
-    assert (
-        gres_in_use(data.partition(b"GresUsed=gpu:h100:4")[0] + b"GresUsed=gpu:1", "gpu-01") is None
-    )
+    cut = data.partition(b"GresUsed=gpu:h100:4")[0] + b"GresUsed=gpu:1"
+    assert gres_in_use(cut, "gpu-01") is None
 
 
 def test_shards_before_24_05_have_indices() -> None:

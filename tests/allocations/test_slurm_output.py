@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from gpumon.allocations.slurm_output import (
     Gres,
     Job,
+    expand_hosts,
     gres_in_use,
     job_of_json,
     job_of_text,
     jobs_of_pids,
 )
-from tests.allocations.outputs import NONE, SLURM, TOO_LONG, of_json, of_text, text
+from tests.allocations.outputs import NONE, SLURM, TOO_LONG, in_form, known, of_json, of_text, text
 
 DAY = 86400.0
-
 
 REAL = [
     ("21.08", ("1",), "gpu-02", "1", "games", 1795709628.0, DAY, Gres(2, (0, 1))),
@@ -38,28 +38,15 @@ REAL = [
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-@pytest.mark.parametrize(
-    ("version", "numbers", "node", "name", "user", "since", "seconds", "gres"), REAL
-)
+@pytest.mark.parametrize("row", REAL, ids=lambda row: f"{row[0]}-{row[3]}")
 def test_running_jobs_of_all_versions(
-    form: str,
-    version: str,
-    numbers: tuple[str, ...],
-    node: str,
-    name: str,
-    user: str,
-    since: float,
-    seconds: float,
-    gres: Gres,
+    form: str, row: tuple[str, tuple[str, ...], str, str, str, float, float, Gres]
 ) -> None:
-    number = numbers[0]
-    if form == "text":
-        job: Job | None = of_text(text(version, *numbers), number, node)
-    else:
-        job = job_of_json((SLURM / version / "job.json").read_bytes(), number, node)
-    nodes = "gpu-[01-02]" if number == "1" else node
-    until = since + seconds
-    assert job == Job(number, name, user, True, since, until, False, nodes, gres)
+    version, numbers, node, name, user, since, seconds, gres = row
+    nodes = "gpu-[01-02]" if numbers == ("1",) else node
+    assert in_form(form, version, numbers, node) == Job(
+        numbers[0], name, user, True, since, since + seconds, False, nodes, gres
+    )
 
 
 def test_json_cut_off_by_23_02_is_left_to_the_text() -> None:
@@ -84,11 +71,7 @@ def test_ended_jobs_have_nothing() -> None:
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize(("version", "number"), [("21.08", "6"), ("24.05", "8")])
 def test_waiting_jobs_have_no_times(form: str, version: str, number: str) -> None:
-    if form == "text":
-        job: Job | None = of_text(text(version, number), number)
-    else:
-        job = job_of_json((SLURM / version / "job.json").read_bytes(), number, "gpu-01")
-    assert job is not None
+    job = in_form(form, version, [number])
     assert (job.holds, job.since, job.until, job.nodes) == (False, None, None, None)
     # Nothing, and no limit: null in 21.08.
     assert (job.gres, job.has_no_limit) == (NONE, version == "21.08")
@@ -98,8 +81,8 @@ def test_unlimited_jobs_have_no_end() -> None:
     limit = {"set": False, "infinite": True, "number": 0}
     end = {"set": True, "infinite": False, "number": 1795710069 + 365 * 86400}
     found = [
-        of_json({"time_limit": limit, "end_time": end}),
-        of_json({"time_limit": None, "end_time": end["number"]}),
+        known(of_json({"time_limit": limit, "end_time": end})),
+        known(of_json({"time_limit": None, "end_time": end["number"]})),
         of_text(
             text("26.05", "1")
             .replace("TimeLimit=1-00:00:00", "TimeLimit=UNLIMITED")
@@ -107,7 +90,6 @@ def test_unlimited_jobs_have_no_end() -> None:
         ),
     ]
     for job in found:
-        assert job is not None
         assert (job.since, job.until, job.has_no_limit) == (1795710069.0, None, True)
 
 
@@ -126,9 +108,7 @@ def test_unlimited_jobs_have_no_end() -> None:
     ],
 )
 def test_which_states_hold_resources(states: object, holds: bool | None) -> None:
-    job = of_json({"job_state": states})
-    assert job is not None
-    assert job.holds is holds
+    assert known(of_json({"job_state": states})).holds is holds
     # The text has one state.
     state = states[-1] if isinstance(states, list) else states
     data = text("26.05", "1").replace("JobState=RUNNING", f"JobState={state}")
@@ -173,9 +153,7 @@ def test_json_of_another_form_is_left_to_the_text(changed: dict[str, object]) ->
     ],
 )
 def test_wrong_values_are_unknown(changed: dict[str, object], field: str) -> None:
-    job = of_json(changed)
-    assert job is not None
-    assert getattr(job, field) is None
+    assert getattr(known(of_json(changed)), field) is None
 
 
 @pytest.mark.parametrize(
@@ -190,9 +168,7 @@ def test_wrong_values_are_unknown(changed: dict[str, object], field: str) -> Non
     ],
 )
 def test_users_without_a_name_have_their_id(name: object, user_id: object, user: str) -> None:
-    job = of_json({"user_name": name, "user_id": user_id})
-    assert job is not None
-    assert job.user == user
+    assert known(of_json({"user_name": name, "user_id": user_id})).user == user
 
 
 def test_a_job_that_is_there_twice_is_not_believed() -> None:
@@ -283,3 +259,44 @@ def test_no_damage_raises(data: st.DataObject) -> None:
         job_of_text(bytes(raw), number, "gpu-01")
     gres_in_use(bytes(raw), "gpu-01")
     jobs_of_pids(bytes(raw))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("hosts", "expected"),
+    [
+        ("", []),
+        ("login", ["login"]),
+        ("gpu-[01-02,07],login", ["gpu-01", "gpu-02", "gpu-07", "login"]),
+        ("n[8-11]", ["n8", "n9", "n10", "n11"]),
+        ("n[008-010]", ["n008", "n009", "n010"]),
+        ("r[1-2]n[3-4].x", ["r1n3.x", "r1n4.x", "r2n3.x", "r2n4.x"]),
+        ("n[1-65537]", None),
+        ("n[1-300]x[1-300]", None),
+        ("n[1-60000],m[1-60000]", None),
+        pytest.param("a," * 70_000 + "a", None, id="many names"),
+        ("n[1-999999999]", None),
+        pytest.param("n[1-" + "9" * 5000 + "]", None, id="long number"),
+        ("n[2-1]", None),
+        ("n[1", None),
+        ("n1]", None),
+        ("n]1[", None),
+        ("n[[1]]", None),
+        ("n[]", None),
+        ("n[1-2-3]", None),
+        ("n[a]", None),
+        ("n[٣]", None),
+        ("a,,b", None),
+        ("(null)", None),
+        ("a b", None),
+        pytest.param("a" * 254, None, id="long name"),
+        pytest.param("a" * 2**25, None, id="very long name"),
+    ],
+)
+def test_expand_hosts(hosts: str, expected: list[str] | None) -> None:
+    assert expand_hosts(hosts) == expected
+
+
+@given(st.text("n[]0-9,("), st.integers(0, 20))
+def test_expanded_hosts_are_never_more(hosts: str, most: int) -> None:
+    assert len(expand_hosts(hosts, most) or ()) <= most

@@ -1,4 +1,4 @@
-"""Whom a process belongs to, on real processes where they can be had."""
+"""Whom a process belongs to, and in which namespace, on real processes where they can be had."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
 from gpumon.host.process_tree import Descendants, pids_above, read_relatives
+from gpumon.host.procfs import in_initial_pid_namespace
 from gpumon.model.processes import ProcessId
 from gpumon.system.system import System
 from tests.build import process
 from tests.host.fakes import PAGE_BYTES, FakeProc
 from tests.host.programs import HOLLOW, identity, until_state
+from tests.lives import needs
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from gpumon.host.process_host import RelatedProcess
     from tests.lives import Family
 
@@ -302,3 +303,24 @@ def test_one_thread_may_ask_for_descendants_while_another_does(fake: FakeProc) -
             asked.result(PATIENCE)
     finally:
         sys.setswitchinterval(before)
+
+
+def test_this_namespace_is_told_by_its_number() -> None:
+    link = Path("/proc/self/ns/pid").readlink()
+    assert in_initial_pid_namespace("/proc") == (str(link) == f"pid:[{0xEFFFFFFC}]")
+
+
+@needs("unshare")
+def test_a_container_is_not_the_initial_namespace() -> None:
+    program = "from gpumon.host.procfs import *; print(in_initial_pid_namespace('/proc'))"
+    command = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+    inside = subprocess.run(
+        [*command, sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    if "unshare" in inside.stderr:
+        pytest.skip(f"no name spaces to be had here: {inside.stderr.strip()}")
+    assert (inside.stdout.strip(), inside.stderr) == ("False", "")
+
+
+def test_a_kernel_that_does_not_say_is_not_trusted(tmp_path: Path) -> None:
+    assert in_initial_pid_namespace(str(tmp_path)) is False

@@ -1,4 +1,4 @@
-"""A look at the cards has an end, also where the driver has none."""
+"""A look at the GPUs has an end where the driver has none, and a machine may lack most parts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpumon.host.process_host import Refused, Target
+from gpumon.makers.demo import DemoSource
 from gpumon.makers.source import Call
+from gpumon.model.processes import ProcessId
+from gpumon.model.topology import NO_KNOWN_LINKS
 from gpumon.sampling.gpu_sampler import QUICK_PATIENCE, GpuSampler, UnavailableError
+from gpumon.sampling.machine import Machine
 from tests.build import snapshot
 from tests.screen import PATIENCE
 
@@ -70,3 +75,22 @@ def test_a_snapshot_between_two_calls_is_not_missed() -> None:
         assert came.wait(PATIENCE)
         assert sampler.next(0.0) is not None
         assert sampler.next(0.0) is None
+
+
+class Sampled(Machine):
+    """A machine of which only samples are known."""
+
+    @property
+    def source(self) -> DemoSource:
+        return DemoSource()
+
+
+def test_a_machine_of_which_only_samples_are_known_has_processes_that_get_no_signal() -> None:
+    machine = Sampled()
+    assert machine.name is None
+    assert machine.reservations is None
+    assert machine.links() is NO_KNOWN_LINKS
+    assert machine.processes.readonly
+    assert machine.processes is machine.processes
+    with pytest.raises(Refused):
+        machine.processes.open_handle(Target(ProcessId(1, 1), 0))

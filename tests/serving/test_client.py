@@ -134,16 +134,17 @@ def test_a_closed_port_is_a_problem(server: FakeServer) -> None:
         ask(VLLM, "127.1.2.3", server.port)
 
 
-@pytest.mark.parametrize("value", ["NaN", "-1", "+Inf", "1e300"])
-def test_a_number_that_no_count_can_be_is_unknown(value: str) -> None:
-    text = f"vllm:num_requests_running {value}\nvllm:num_requests_waiting 2\n"
-    assert read_metrics(text, VLLM) == ServerReadings(waiting=2)
-
-
-@pytest.mark.parametrize("value", ["NaN", "-0.1", "1.01", "+Inf"])
-def test_a_share_that_no_cache_can_have_is_unknown(value: str) -> None:
-    text = f"vllm:kv_cache_usage_perc {value}\nvllm:num_requests_waiting 2\n"
-    assert read_metrics(text, VLLM) == ServerReadings(waiting=2)
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("num_requests_running", ("NaN", "-1", "+Inf", "1e300")),
+        ("kv_cache_usage_perc", ("NaN", "-0.1", "1.01", "+Inf")),
+    ],
+)
+def test_a_number_that_cannot_be_is_unknown(name: str, values: tuple[str, ...]) -> None:
+    for value in values:
+        text = f"vllm:{name} {value}\nvllm:num_requests_waiting 2\n"
+        assert read_metrics(text, VLLM) == ServerReadings(waiting=2), value
 
 
 def test_the_engines_of_a_server_are_added_up_and_its_fullest_cache_counts() -> None:

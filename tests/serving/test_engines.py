@@ -7,6 +7,7 @@ import pytest
 from gpumon.serving import ENGINES
 from gpumon.serving.engines import Engine, MetricNames
 from gpumon.serving.recognition import engine_of
+from tests.serving.page import PAGE, with_servers
 
 every_engine = pytest.mark.parametrize("engine", ENGINES.values(), ids=list(ENGINES))
 
@@ -36,25 +37,16 @@ def test_a_server_whose_rest_is_judged_by_its_requests_reports_them(engine: Engi
 @every_engine
 def test_a_name_means_one_thing(engine: Engine) -> None:
     metrics = engine.metrics or MetricNames()
-    names = [
-        *metrics.running,
-        *metrics.waiting,
-        *metrics.requests,
-        *metrics.tokens,
-        *metrics.prompt_tokens,
-        *metrics.kv_cache,
-    ]
+    names = [*metrics.running, *metrics.waiting, *metrics.requests]
+    names += [*metrics.tokens, *metrics.prompt_tokens, *metrics.kv_cache]
     assert len(names) == len(set(names))
 
 
 @every_engine
 def test_a_default_is_declared_for_a_setting_only(engine: Engine) -> None:
     if engine.memory_setting is None:
-        assert (engine.memory_share, engine.memory_default, engine.commands.memory) == (
-            None,
-            "",
-            (),
-        )
+        assert (engine.memory_share, engine.memory_default) == (None, "")
+        assert engine.commands.memory == ()
     else:
         assert engine.memory_setting in engine.commands.memory
         assert engine.memory_default
@@ -74,3 +66,8 @@ def test_each_declared_command_is_recognised_as_its_own(engine: Engine) -> None:
 def test_workers_are_engines_that_are_known() -> None:
     for engine in ENGINES.values():
         assert set(engine.workers) <= set(ENGINES) - {engine.key}
+
+
+def test_the_page_lists_the_servers_that_are_known() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert with_servers(page) == page, "run: python -m tests.serving.page"

@@ -41,13 +41,16 @@ if __name__ == "__main__":
 
 @pytest.fixture
 def fake(tmp_path: Path) -> FakeWorkloads:
-    (tmp_path / "proc").mkdir()
     return FakeWorkloads(tmp_path)
 
 
 def server_of(fake: FakeWorkloads, process: GpuProcess) -> InferenceServer | None:
-    place = WorkloadReader(fake.proc.system).read([process])[process.id]
-    return place.server
+    return WorkloadReader(fake.proc.system).read([process])[process.id].server
+
+
+def known(server: InferenceServer | None) -> InferenceServer:
+    assert server is not None
+    return server
 
 
 def real_server(process: GpuProcess) -> InferenceServer | None:
@@ -63,20 +66,15 @@ def test_a_real_process_is_a_server_by_its_command() -> None:
     with owners(1, command) as [owner]:
         one = seen(owner.pid)
         assert real_server(one) == InferenceServer(
-            "vllm",
-            "Qwen/Qwen2.5-14B-Instruct",
-            owner.pid,
-            one.id.start_time,
-            "--gpu-memory-utilization",
-            "0.6",
+            *("vllm", "Qwen/Qwen2.5-14B-Instruct", owner.pid, one.id.start_time),
+            *("--gpu-memory-utilization", "0.6"),
         )
 
 
 def test_a_real_process_is_a_server_by_its_environment() -> None:
     variables = {"MODEL_ID": "tiiuae/falcon-7b", "CUDA_MEMORY_FRACTION": "0.5", "HF_TOKEN": "hf_x"}
     with owners(1, ["text-generation-launcher"], environ=variables) as [owner]:
-        server = real_server(seen(owner.pid))
-    assert server is not None
+        server = known(real_server(seen(owner.pid)))
     assert (server.model, server.memory_value) == ("tiiuae/falcon-7b", "0.5")
 
 
@@ -100,12 +98,9 @@ def test_a_real_worker_of_pythons_multiprocessing_belongs_to_its_server(
         text=True,
     ) as started:
         assert started.stdout is not None
-        worker = seen(int(started.stdout.readline()))
-        server = real_server(worker)
-        expected = real_server(seen(started.pid))
+        server = known(real_server(seen(int(started.stdout.readline()))))
+        assert server == real_server(seen(started.pid))
         started.communicate()
-    assert server == expected
-    assert server is not None
     assert (server.pid, server.model) == (started.pid, "qwen")
 
 
@@ -130,8 +125,7 @@ def test_the_workers_that_mpi_starts_belong_to_the_server_above_its_daemon(
     fake.add(20, "/usr/bin/python3 /usr/local/bin/trtllm-serve m")
     fake.add(21, "orted --hnp --set-sid --report-uri 6 --singleton-died-pipe 7", parent=20)
     one = fake.add(22, "/usr/bin/python3 -m mpi4py.futures.server", parent=21)
-    server = server_of(fake, one)
-    assert server is not None
+    server = known(server_of(fake, one))
     assert (server.engine, server.model, server.pid) == ("tensorrt-llm", "m", 20)
 
 
@@ -165,36 +159,32 @@ def test_what_is_started_near_a_server_is_none(fake: FakeWorkloads) -> None:
 def test_a_server_that_starts_another_is_not_it(fake: FakeWorkloads) -> None:
     fake.add(50, "ray::ServeReplica:llms:LLMServer")
     core = fake.add(51, "VLLM::EngineCore", parent=50)
-    server = server_of(fake, core)
-    assert server is not None
+    server = known(server_of(fake, core))
     assert (server.engine, server.pid) == ("vllm", 51)
 
 
 def test_an_exec_makes_another_server_of_a_process(fake: FakeWorkloads) -> None:
-    reader = WorkloadReader(fake.proc.system)
     one = fake.add(60, "bash")
-    assert reader.read([one])[one.id].server is None
+    assert fake.place(one).server is None
     fake.add(60, "vllm serve a")
-    assert reader.read([one])[one.id].server == vllm(60, "a")
+    assert fake.place(one).server == vllm(60, "a")
     fake.add(60, "ollama serve")
-    assert reader.read([one])[one.id].server == InferenceServer("ollama", None, 60, START)
+    assert fake.place(one).server == InferenceServer("ollama", None, 60, START)
 
 
 def test_a_title_that_comes_later_keeps_the_server(fake: FakeWorkloads) -> None:
-    reader = WorkloadReader(fake.proc.system)
     fake.add(70, "vllm serve a")
     one = fake.add(71, "vllm serve a", parent=70)
-    assert reader.read([one])[one.id].server == vllm(70, "a")
+    assert fake.place(one).server == vllm(70, "a")
     fake.add(71, "VLLM::EngineCore", parent=70)
-    assert reader.read([one])[one.id].server == vllm(70, "a")
+    assert fake.place(one).server == vllm(70, "a")
 
 
 def test_without_its_environment_a_server_has_no_setting_that_this_may_hold(
     fake: FakeWorkloads,
 ) -> None:
     one = fake.add(80, "text-generation-launcher --model-id m", CUDA_MEMORY_FRACTION="0.5")
-    server = server_of(fake, one)
-    assert server is not None
+    server = known(server_of(fake, one))
     assert (server.memory_setting, server.memory_value) == ("--cuda-memory-fraction", "0.5")
     fake.hide_environ(80)
     assert server_of(fake, one) == InferenceServer("tgi", "m", 80, START)
@@ -203,8 +193,7 @@ def test_without_its_environment_a_server_has_no_setting_that_this_may_hold(
 def test_a_line_that_turns_in_a_circle_ends(fake: FakeWorkloads) -> None:
     fake.add(90, "vllm serve a", parent=91)
     one = fake.add(91, "VLLM::EngineCore", parent=90)
-    server = server_of(fake, one)
-    assert server is not None
+    server = known(server_of(fake, one))
     assert server.engine == "vllm"
 
 

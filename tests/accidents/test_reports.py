@@ -43,6 +43,10 @@ def test_the_named_process_its_job_and_what_left_are_reported() -> None:
     assert {each.id.pid for each in report.present or ()} == {41233, 2, 3}
     assert report.left_text == "41233 python of chen, 2 python of chen"
     assert report.lost_text == "≥ 4.0"
+    named = (
+        "the kernel names 41233 python of chen (slurm 88123), which ran for 2h00m and had 1.0 GiB"
+    )
+    assert any(sentence.startswith(named) for sentence in details_of(report))
 
 
 def test_the_kernel_may_name_a_thread_of_a_process_on_the_gpu() -> None:

@@ -89,11 +89,12 @@ def go_on(process: Popen[str]) -> None:
     process.stdin.flush()
 
 
-def until_state(process: Popen[str], state: str) -> None:
-    """Wait until it is in this state."""
+def state(pid: int) -> str:
+    """The letter of its state, or "gone"."""
+    relative = lives.look(pid)
+    return "gone" if relative is None else relative.state
 
-    def is_there() -> bool:
-        relative = lives.look(process.pid)
-        return relative is not None and relative.state == state
 
-    lives.until(is_there, f"state {state}")
+def until_state(pid: int, *states: str) -> None:
+    """Wait until it is in one of these states."""
+    lives.until(lambda: state(pid) in states, f"state {' or '.join(states)}, but {state(pid)}")

@@ -131,7 +131,7 @@ def test_a_process_that_hangs_says_where_and_is_not_asked_for_its_memory(
     os.mkfifo(pipe)
     process = family.python(programs.HANGING, str(card), str(pipe))
     programs.go_on(process)
-    programs.until_state(process, "D")
+    programs.until_state(process.pid, "D")
     details = told(process.pid, card.parent)
     assert (details.state, details.devices) == ("D", (str(card),))
     assert details.wait_channel is None or details.wait_channel.isidentifier()

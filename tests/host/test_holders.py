@@ -260,7 +260,7 @@ def test_one_that_waits_in_the_kernel_says_where_and_for_how_long(
     process = family.python(programs.HANGING, str(cards / "nvidia4"), str(pipe))
     before = only(scanner)
     programs.go_on(process)
-    programs.until_state(process, "D")
+    programs.until_state(process.pid, "D")
     scan(scanner)
     clock.now += 240
     hanging = {one.id.pid: one for one in scan(scanner).suspects}[process.pid]
@@ -278,7 +278,7 @@ def test_one_that_is_stopped_says_for_how_long(
 ) -> None:
     process = family.python(programs.HOLDER, str(cards / "nvidia4"))
     process.send_signal(signal.SIGSTOP)
-    programs.until_state(process, "T")
+    programs.until_state(process.pid, "T")
     end = "it ends by SIGKILL only, or once continued"
     assert only(scanner).sentence == f"it is stopped: {end}"
     clock.now += 3600
@@ -286,9 +286,9 @@ def test_one_that_is_stopped_says_for_how_long(
     assert suspect.reason is HoldReason.STOPPED
     assert suspect.sentence == f"it is stopped for at least 1h00m: {end}"
     process.send_signal(signal.SIGCONT)
-    programs.until_state(process, "S")
+    programs.until_state(process.pid, "S")
     process.send_signal(signal.SIGSTOP)
-    programs.until_state(process, "T")
+    programs.until_state(process.pid, "T")
     assert only(scanner).sentence == f"it is stopped: {end}"
 
 
@@ -552,7 +552,7 @@ def test_who_lets_go_of_the_card_is_forgotten(fakes: Fakes) -> None:
     fakes.hold(100, 20)
     assert only(fakes.scanner).reason is HoldReason.HOLDS
     fakes.proc.remove(100)
-    assert scan(fakes.scanner).suspects == ()
+    assert scan(fakes.scanner) == HolderScan(build.NOON, (), unseen=0)
     fakes.hold(100, 30)
     assert only(fakes.scanner).reason is HoldReason.HOLDS
 

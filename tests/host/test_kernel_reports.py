@@ -17,6 +17,7 @@ from gpumon.makers.intel.kernel_lines import IntelLines
 from gpumon.makers.nvidia.kernel_lines import XidLines
 from gpumon.model.accidents import AccidentKind
 from gpumon.system.system import System
+from tests.lives import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 ERROR_CODE, TIMEOUT = AccidentKind.ERROR_CODE, AccidentKind.TIMEOUT
 RESET, OUT_OF_MEMORY = AccidentKind.RESET, AccidentKind.OUT_OF_MEMORY
-DEADLINE = 30.0
 
 
 def reports(parser: LineParser, *lines: str | bytes) -> list[KernelReport]:
@@ -300,11 +300,12 @@ def watch(tmp_path: Path) -> Iterator[Callable[[], KernelWatcher]]:
 
 def heard(watcher: KernelWatcher, count: int) -> list[Heard]:
     found: list[Heard] = []
-    deadline = time.monotonic() + DEADLINE
-    while len(found) < count:
-        assert time.monotonic() < deadline, found
-        found += watcher.take() or ()
-        time.sleep(0.005)
+
+    def are_there() -> bool:
+        found.extend(watcher.take() or ())
+        return len(found) >= count
+
+    until(are_there, lambda: f"{count} accidents, only {found}")
     return found
 
 
@@ -320,9 +321,7 @@ def test_all_makers_and_the_oom_killer_are_heard_within_two_seconds(
     writer = os.open(path, os.O_RDWR)
     try:
         watcher = watch()
-        deadline = time.monotonic() + DEADLINE
-        while watcher.take() is None:
-            assert time.monotonic() < deadline
+        until(lambda: watcher.take() is not None, "the end of the past")
         began = time.monotonic()
         for line in (
             "NVRM: Xid (PCI:0000:41:00): 31, pid=5, name=a, Ch 00000008, intr 0",
@@ -351,10 +350,7 @@ def test_a_million_lines_are_bounded_and_the_next_accident_is_heard(
             file.write(line * 10_000)
     tracemalloc.start()
     watcher = watch()
-    deadline = time.monotonic() + DEADLINE
-    while (past := watcher.take()) is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+    past = heard(watcher, 1)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert 0 < len(past) <= 4096
@@ -369,7 +365,5 @@ def test_a_log_that_may_not_be_read_is_known(
 ) -> None:
     (tmp_path / "kmsg").symlink_to("/dev/zero")
     watcher = watch()
-    deadline = time.monotonic() + DEADLINE
-    while watcher.is_readable:
-        assert time.monotonic() < deadline
+    until(lambda: not watcher.is_readable, "the refusal")
     assert watcher.take() == []

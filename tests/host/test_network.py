@@ -20,9 +20,10 @@ from gpumon.model.snapshot import Host, Snapshot
 from gpumon.system.system import System
 from tests.clock import HandClock
 from tests.host.test_topology import ROOT, SWITCH, add_device, add_interface
+from tests.lives import until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 NIC = (*SWITCH, "0000:17:01.0", "0000:19:00.0")
 GPU = (*SWITCH, "0000:17:00.0", "0000:18:00.0")
@@ -304,22 +305,15 @@ def test_without_a_tree_there_are_no_adapters(tree: Tree) -> None:
     assert tree.read() == {}
 
 
-def newest(watch: NetworkWatch, until: Callable[[tuple[Nic, ...] | None], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not until(watch.newest()):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def test_an_adapter_that_does_not_answer_delays_no_sample(tree: Tree, device: Path) -> None:
     here = tree.interface("ens1", device)
     watch = NetworkWatch(tree.system)
-    newest(watch, lambda nics: nics is not None)
+    until(lambda: watch.newest() is not None, "the adapters")
     (here / "operstate").unlink()
     os.mkfifo(here / "operstate")  # a read of it hangs
     tree.clock.now += 3
     began = time.perf_counter()
-    assert watch.newest() is not None
+    (nic,) = watch.newest() or ()
     tree.clock.now += 11
     assert watch.newest() is None
     assert time.perf_counter() - began < 0.5
@@ -328,7 +322,7 @@ def test_an_adapter_that_does_not_answer_delays_no_sample(tree: Tree, device: Pa
     descriptor = os.open(here / "operstate", os.O_WRONLY)
     os.write(descriptor, b"up\n")
     os.close(descriptor)
-    newest(watch, lambda nics: nics is not None and nics[0].speed == 12_500_000_000)
+    until(lambda: (watch.newest() or (nic,))[0].speed == 12_500_000_000, "the new speed")
 
 
 def test_who_has_one_sample_waits_for_the_adapters(tree: Tree, device: Path) -> None:
@@ -360,11 +354,8 @@ def test_the_adapters_of_this_machine_are_read() -> None:
     if not real:
         pytest.skip("this machine has no network adapter")
     reader = MachineReader()
-    deadline = time.monotonic() + 20
-    while (nics := reader.read().nics) is None:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    found = {nic.name: nic for nic in nics}
+    until(lambda: reader.read().nics is not None, "the adapters")
+    found = {nic.name: nic for nic in reader.read().nics or ()}
     for name in found.keys() & real.keys():
         assert (found[name].received or 0) >= real[name]
     assert found.keys() & real.keys()

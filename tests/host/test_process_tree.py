@@ -88,7 +88,7 @@ def test_parents_come_first_and_everybody_once(family: Family) -> None:
 def test_each_is_told_as_it_is(family: Family) -> None:
     process = family.python(LAUNCHER, "an argument")
     known = identity(process.pid)
-    until_state(process, "S")
+    until_state(process.pid, "S")
     told = {relative.id: relative for relative in read_relatives([known])}[known]
     peer = psutil.Process(process.pid)
     assert told.command == tuple(peer.cmdline())

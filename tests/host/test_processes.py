@@ -264,25 +264,16 @@ def test_a_self_written_title_has_no_empty_tail(fake: FakeProc) -> None:
     assert fake.read().command == ("ray::IDLE",)
 
 
-def test_a_zombie_answers_with_what_it_was(child: Child) -> None:
+def test_a_zombie_has_its_command_where_that_was_read_before(child: Child) -> None:
     reader = ProcessReader()
     alive = facts(reader, child.pid)
     child.process.send_signal(signal.SIGKILL)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     told = facts(reader, child.pid)
-    assert told.state == "Z"
-    assert told.id == alive.id
-    assert told.user == alive.user
-    assert told.command == alive.command
-    assert told.rss == 0
-
-
-def test_a_zombie_seen_for_the_first_time_has_no_command(child: Child) -> None:
-    child.process.send_signal(signal.SIGKILL)
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    told = facts(ProcessReader(), child.pid)
-    assert (told.state, told.command) == ("Z", ())
-    assert told.name
+    assert (told.id, told.user, told.command) == (alive.id, alive.user, alive.command)
+    assert (told.state, told.rss) == ("Z", 0)
+    first = facts(ProcessReader(), child.pid)
+    assert (first.name, first.state, first.command) == (alive.name, "Z", ())
 
 
 def test_memory_is_unknown_where_only_the_main_thread_died(child: Child) -> None:
@@ -293,10 +284,7 @@ def test_memory_is_unknown_where_only_the_main_thread_died(child: Child) -> None
     # Ends this thread only: the system call exit, not exit_group.
     child.process.stdin.write(f"import ctypes; ctypes.CDLL(None).syscall({_exit_number()}, 0)\n")
     child.process.stdin.flush()
-    deadline = time.monotonic() + 10
-    while facts(reader, child.pid).state != "Z":
-        assert time.monotonic() < deadline
-        os.sched_yield()
+    lives.until(lambda: facts(reader, child.pid).state == "Z", "the end of its main thread")
     assert facts(reader, child.pid).rss is None
 
 

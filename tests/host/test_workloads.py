@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ from tests import lives
 from tests.absent import ABSENT
 from tests.build import process
 from tests.host.fakes import FakeWorkloads
-from tests.host.programs import identity
+from tests.host.programs import identity, until_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -206,9 +205,7 @@ def test_a_process_whose_main_thread_exited_is_told_too(line: Line) -> None:
         "print(os.getpid(), flush=True); ctypes.CDLL(None).pthread_exit(None)"
     )
     one = line.start([line.python(), "-c", hollow], VIRTUAL_ENV="/p/llama/.venv")
-    deadline = time.monotonic() + 20
-    while (stat := stat_of("/proc", one.id.pid)) is None or not stat.leader_exited:
-        assert time.monotonic() < deadline
+    until_state(one.id.pid, "Z")
     assert place_of(one).environment == "llama"
 
 

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import lives
+from tests.host.programs import state, until_state
 from tests.kill.hung_gpumon import COMMAND
 from tests.remote.conftest import forking
-from tests.remote.test_server import LATE, Server, open_one, started, state
+from tests.remote.test_server import LATE, Server, open_one, started
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,11 +34,7 @@ def stop(server: Server, pid: int, *, freeze: bool = True) -> None:
     """Stop a process through the server."""
     handle = open_one(server, pid)
     server.ask(ask="send", id=2, handle=handle, number=19, before=LATE, freeze=freeze)
-    lives.until(lambda: state(pid) == "T", "the stop")
-
-
-def until_continued(pid: int) -> None:
-    lives.until(lambda: state(pid) == "S", "its continuation")
+    until_state(pid, "T")
 
 
 def break_pipes(server: Server) -> None:
@@ -67,7 +64,7 @@ def test_a_client_that_goes_leaves_nothing_stopped(
         stop(server, pid)
     ENDS[way](server)
     for pid in pids:
-        until_continued(pid)
+        until_state(pid, "S")
 
 
 def test_a_client_that_hangs_leaves_nothing_stopped_for_long(
@@ -78,17 +75,17 @@ def test_a_client_that_hangs_leaves_nothing_stopped_for_long(
     with started(command=(*COMMAND, "remote")) as server:
         handle = open_one(server, pid)
         server.ask(ask="send", id=2, handle=handle, number=19, before=LATE, freeze=True)
-        until_continued(pid)
+        until_state(pid, "S")
         # It may still be killed.
         server.ask(ask="send", id=3, handle=handle, number=9, before=LATE)
-        lives.until(lambda: state(pid) in {"Z", "gone"}, "its end")
+        until_state(pid, "Z", "gone")
 
 
 def test_what_a_user_stops_stays_stopped(server: Server, family: Family) -> None:
     pid, before = family.sleeper().pid, family.sleeper().pid
     stop(server, pid, freeze=False)
     os.kill(before, signal.SIGSTOP)
-    lives.until(lambda: state(before) == "T", "the stop")
+    until_state(before, "T")
     stop(server, before)
     server.close_input()
     assert server.process.wait(lives.PATIENCE) == 0
@@ -114,10 +111,10 @@ def test_a_client_that_is_killed_leaves_nothing_stopped(family: Family) -> None:
     pids = family.members()
     client = subprocess.Popen([sys.executable, "-c", CLIENT, str(root.pid)])
     try:
-        lives.until(lambda: state(root.pid) == "T", "the stop")
+        until_state(root.pid, "T")
     finally:
         client.kill()
         client.wait()
     for pid in pids:
-        until_continued(pid)
+        until_state(pid, "S")
     assert len(pids) == 4

@@ -18,6 +18,7 @@ import pytest
 from gpumon.remote.protocol import MOST_REQUEST
 from gpumon.remote.server import MOST_HANDLES, OWN_FILES
 from tests import lives
+from tests.host.programs import until_state
 from tests.remote.conftest import SERVER
 from tests.screen import Screen
 
@@ -182,7 +183,7 @@ def test_a_signal_of_a_client_that_has_gone_is_not_sent(server: Server, family: 
     process = family.sleeper()
     handle = open_one(server, process.pid)
     server.process.send_signal(signal.SIGSTOP)
-    lives.until(lambda: state(server.process.pid) == "T", "the stop")
+    until_state(server.process.pid, "T")
     sending = {"ask": "send", "id": 2, "handle": handle, "number": 15, "before": LATE}
     server.say(msgspec.json.encode(sending))
     server.close_input()
@@ -191,11 +192,6 @@ def test_a_signal_of_a_client_that_has_gone_is_not_sent(server: Server, family: 
     assert b"came too late" in server.process.stdout.read()
     assert server.process.wait(lives.PATIENCE) == 0
     assert process.poll() is None
-
-
-def state(pid: int) -> str:
-    relative = lives.look(pid)
-    return "gone" if relative is None else relative.state
 
 
 def test_an_exit_is_said_before_the_families_that_were_read_after_it(

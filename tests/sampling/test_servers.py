@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from contextlib import ExitStack
 from math import inf
 from typing import TYPE_CHECKING
@@ -25,6 +24,7 @@ from gpumon.serving import client
 from gpumon.system.system import System
 from tests.build import gpu, snapshot
 from tests.clock import HandClock
+from tests.lives import until
 from tests.screen import PATIENCE
 from tests.serving.answers import HANGS
 from tests.serving.fake_server import FakeServer, answer, ok, vllm_text
@@ -340,10 +340,7 @@ def test_the_lookup_adds_what_servers_report(server: FakeServer) -> None:
     lookup = Lookup(Host(), servers=Servers(Serving))  # type: ignore[arg-type]  # as above
     lookup.start()
     try:
-        deadline = time.monotonic() + PATIENCE
-        while lookup.annotate(sample).processes[0].load is None:
-            assert time.monotonic() < deadline, "it was not asked"
-            time.sleep(0.02)
+        until(lambda: lookup.annotate(sample).processes[0].load is not None, "its answer")
     finally:
         lookup.stop()
 

@@ -6,13 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpumon.host.procfs import stat_of
+from tests.host.programs import identity
+from tests.lives import until
 from tests.ports import free_place
-from tests.screen import PATIENCE
 from tests.serving import answers
 
 if TYPE_CHECKING:
@@ -102,11 +101,9 @@ class FakeServer:
         )
 
     def __enter__(self) -> FakeServer:
-        deadline = time.monotonic() + PATIENCE
-        while not self._folder.joinpath("listens").exists():
-            assert self.process.poll() is None, "it has ended"
-            assert time.monotonic() < deadline, "it does not listen"
-            time.sleep(0.01)
+        listens = self._folder / "listens"
+        until(lambda: listens.exists() or self.process.poll() is not None, "that it listens")
+        assert self.process.poll() is None, "it has ended"
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -122,9 +119,7 @@ class FakeServer:
     @property
     def id(self) -> ProcessId:
         """Its process."""
-        stat = stat_of("/proc", self.process.pid)
-        assert stat is not None
-        return stat.id
+        return identity(self.process.pid)
 
     @property
     def requests(self) -> list[str]:

@@ -49,3 +49,10 @@ def test_half_a_request_is_not_none() -> None:
     """No server should report one, but it is not 0."""
     load = Rates().load(ServerReadings(running=0.5, waiting=0), 0.0)
     assert (load.running, load.waiting, load.is_idle) == (1, 0, False)
+
+
+def test_tokens_of_a_request_that_runs_may_be_counted_at_its_end() -> None:
+    rates = Rates()
+    for now, live, tokens in ((0.0, False, None), (5.0, False, None), (10.0, True, 0)):
+        load = rates.load(ServerReadings(1, tokens=7), now, tokens_while_generating=live)
+        assert load.tokens == tokens

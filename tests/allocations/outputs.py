@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gpumon.allocations.slurm_output import Gres, Job, job_of_json, job_of_text
+from tests.known import known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,11 +31,6 @@ def text(version: str, *numbers: str) -> str:
     records = re.split(r"(?m)^(?=JobId=)", (SLURM / version / "job.txt").read_text())
     wanted = tuple(f"JobId={number} " for number in numbers)
     return "".join(record for record in records if record.startswith(wanted))
-
-
-def known(job: Job | None) -> Job:
-    assert job is not None
-    return job
 
 
 def of_text(data: str, number: str = "1", node: str = "gpu-01") -> Job:

@@ -21,6 +21,7 @@ from gpumon.model.allocations import Allocation
 from gpumon.model.processes import Container, GpuUse, Workload
 from tests.build import gpu, process, snapshot
 from tests.clock import HandClock
+from tests.known import known
 from tests.kubelet import Kubelet, container, field, pod
 
 if TYPE_CHECKING:
@@ -305,8 +306,7 @@ def test_any_bytes_are_read_or_refused(message: bytes) -> None:
 
 
 def test_a_name_is_cut_and_not_changed() -> None:
-    odd = pods_of(pod("\x1b[31m" + "x" * 5000, container({"nvidia.com/gpu": ["\x1b"]})))
-    assert odd is not None
+    odd = known(pods_of(pod("\x1b[31m" + "x" * 5000, container({"nvidia.com/gpu": ["\x1b"]}))))
     assert len(odd[0].name) == 512
 
 

@@ -18,6 +18,7 @@ from tests import fork_server
 from tests.build import gpu, snapshot
 from tests.clock import HandClock
 from tests.driver import Driver, h100
+from tests.known import known
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -51,9 +52,7 @@ def printed(*records: object) -> Printed:
 
 
 def read(**changes: object) -> list[LsfJob]:
-    jobs = jobs_of(printed(record(**changes)), HOST)
-    assert jobs is not None
-    return jobs
+    return known(jobs_of(printed(record(**changes)), HOST))
 
 
 class Cluster:
@@ -227,8 +226,7 @@ def test_select_asks_the_program_and_stays_within_the_job(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("GPUMON_LOCK_DIR", str(tmp_path / "locks"))
-    found = local_allocations()
-    assert found is not None
+    found = known(local_allocations())
     assert NOT_KNOWN in found.unknown
     with Driver([h100() for _ in range(3)]) as driver:
 

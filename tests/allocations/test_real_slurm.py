@@ -16,6 +16,7 @@ import pytest
 
 from tests import slurm
 from tests.driver import Driver, Owner, h100
+from tests.known import known
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
@@ -154,12 +155,11 @@ def test_select_in_a_job_stays_within_it_and_leaves_those_of_others(
 
 def test_a_job_without_a_step_is_seen_too(cluster: SlurmCluster, driver: Driver) -> None:
     told_of = cluster.call("sh", "-c", "salloc --no-shell --gres=gpu:3 -t 10 2>&1")
-    job = re.search(r"Granted job allocation (\d+)", told_of)
-    assert job is not None
-    (known,) = allocations(driver)
+    job = known(re.search(r"Granted job allocation (\d+)", told_of))
+    (found,) = allocations(driver)
     two = told(driver, "select", "-n", "2", SLURM_JOB_ID="999999")
     cluster.cancel(job[1])
-    assert (known["job"], known["user"], len(known["devices"])) == (None, None, 3)
+    assert (found["job"], found["user"], len(found["devices"])) == (None, None, 3)
     assert two.returncode == 1
     assert "a slurm job has it" in two.stderr
 

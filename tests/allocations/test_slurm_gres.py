@@ -8,7 +8,8 @@ import time
 import pytest
 
 from gpumon.allocations.slurm_output import Gres, gres_in_use
-from tests.allocations.outputs import NONE, SLURM, TOO_LONG, UNKNOWN, known, of_json, of_text, text
+from tests.allocations.outputs import NONE, SLURM, TOO_LONG, UNKNOWN, of_json, of_text, text
+from tests.known import known
 
 
 @pytest.mark.parametrize(

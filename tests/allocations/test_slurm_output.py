@@ -17,7 +17,8 @@ from gpumon.allocations.slurm_output import (
     job_of_text,
     jobs_of_pids,
 )
-from tests.allocations.outputs import NONE, SLURM, TOO_LONG, in_form, known, of_json, of_text, text
+from tests.allocations.outputs import NONE, SLURM, TOO_LONG, in_form, of_json, of_text, text
+from tests.known import known
 
 DAY = 86400.0
 

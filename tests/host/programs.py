@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests import lives
+from tests.known import known
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -77,8 +78,7 @@ a child that holds the file; at a line of input it ends that child, and answers.
 
 def identity(pid: int) -> ProcessId:
     """Which process has this number now."""
-    relative = lives.look(pid)
-    assert relative is not None
+    relative = known(lives.look(pid))
     return relative.id
 
 

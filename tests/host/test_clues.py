@@ -16,6 +16,7 @@ from gpumon.host.clues import (
     slurm_job,
 )
 from gpumon.model.processes import Container
+from tests.known import known
 
 KERNEL = "af54e26b-6b24-4dfb-ab99-ec125513e605"
 RUNTIME = "/root/.local/share/jupyter/runtime"
@@ -144,8 +145,7 @@ def test_the_slurm_job_of_the_cgroup_and_of_the_environment_agree(
 def test_an_apptainer_image_is_a_container() -> None:
     both = {"APPTAINER_NAME": "pytorch.sif", "SINGULARITY_NAME": "pytorch.sif"}
     assert apptainer(both) == Container("apptainer", name="pytorch.sif")
-    old = apptainer({"SINGULARITY_NAME": "pytorch.sif"})
-    assert old is not None
+    old = known(apptainer({"SINGULARITY_NAME": "pytorch.sif"}))
     assert old.label == "singularity pytorch.sif"
     assert apptainer({}) is None
 

@@ -20,6 +20,7 @@ from tests import build, lives
 from tests.host import programs
 from tests.host.fakes import FakeProc
 from tests.host.programs import identity
+from tests.known import known
 
 if TYPE_CHECKING:
     from tests.lives import Family
@@ -44,16 +45,12 @@ print(msgspec.json.encode(read_details(ProcessId(pid, start_time), files)).decod
 
 def told(pid: int, device_folder: Path | None = None, place: Workload | None = None) -> Details:
     files = build.device_files(device_folder or "/dev")
-    details = read_details(identity(pid), files, place=place)
-    assert details is not None
-    return details
+    return known(read_details(identity(pid), files, place=place))
 
 
 def told_of_fake(fake: FakeProc, **facts: Any) -> Details:
     """What is told of process 20 of a fake ``/proc``, which these facts change."""
-    details = read_details(fake.add(20, **facts), FILES, fake.system)
-    assert details is not None
-    return details
+    return known(read_details(fake.add(20, **facts), FILES, fake.system))
 
 
 def told_to(uid: int, pid: int) -> Details:

@@ -34,6 +34,8 @@ from tests.clock import HandClock
 from tests.driver import owners
 from tests.host import programs
 from tests.host.fakes import FakeProc
+from tests.host.programs import identity
+from tests.known import known
 
 if TYPE_CHECKING:
     from tests.lives import Family
@@ -89,15 +91,11 @@ def snapshot(*listed: GpuProcess, gpus: tuple[Gpu, ...] = GPUS, **changes: objec
 
 def listed(pid: int, *gpus: int) -> GpuProcess:
     """A process as the driver lists it."""
-    relative = lives.look(pid)
-    assert relative is not None
-    return build.process(pid, gpus=gpus or (0,), start_time=relative.id.start_time)
+    return build.process(pid, gpus=gpus or (0,), start_time=identity(pid).start_time)
 
 
 def scan(scanner: HolderScanner, given: Snapshot | None = None) -> HolderScan:
-    found = scanner.scan(given or snapshot())
-    assert found is not None
-    return found
+    return known(scanner.scan(given or snapshot()))
 
 
 def only(scanner: HolderScanner, given: Snapshot | None = None) -> UnlistedHolder:
@@ -110,10 +108,8 @@ def test_a_holder_that_the_driver_does_not_list_is_named(
 ) -> None:
     with owners(1, ["python", "train.py"], device=str(cards / "nvidia4")) as (owner,):
         found = scan(scanner)
-        relative = lives.look(owner.pid)
-    assert relative is not None
-    (suspect,) = found.suspects
-    assert suspect.id == relative.id
+        (suspect,) = found.suspects
+        assert suspect.id == identity(owner.pid)
     assert suspect.gpu_uuids == ("GPU-0",)
     assert (suspect.reason, suspect.sentence) == (
         HoldReason.HOLDS,
@@ -122,8 +118,7 @@ def test_a_holder_that_the_driver_does_not_list_is_named(
     assert (suspect.name, suspect.command) == ("python", ("python", "train.py"))
     assert suspect.uid == os.geteuid()
     assert suspect.state in ("R", "S")
-    assert suspect.parent is not None
-    assert suspect.parent.pid == os.getpid()
+    assert known(suspect.parent).pid == os.getpid()
     assert found.at == build.NOON
 
 
@@ -183,8 +178,7 @@ def test_a_child_that_inherited_the_card_is_told_as_a_child(
     family: Family, scanner: HolderScanner, cards: Path
 ) -> None:
     parent = family.python(programs.PARENT, str(cards / "nvidia4"))
-    name = lives.look(parent.pid)
-    assert name is not None
+    name = known(lives.look(parent.pid))
     found = scan(scanner, snapshot(listed(parent.pid)))
     assert [one.id.pid for one in found.suspects] == lives.children(parent.pid)
     assert {one.reason for one in found.suspects} == {HoldReason.CHILD}
@@ -204,8 +198,7 @@ def test_an_orphan_is_found_by_the_session_it_was_started_in(
         f"its parent has ended, and so has {parent}, which led its process group; "
         f"{reaper.pid} (systemd) took it over"
     )
-    assert suspect.parent is not None
-    assert suspect.parent.pid == reaper.pid
+    assert known(suspect.parent).pid == reaper.pid
 
 
 def test_an_orphan_that_was_seen_with_its_parent_names_it(
@@ -237,8 +230,7 @@ def test_an_orphan_of_a_listed_process_is_remembered_from_before(
 
 def end_the_parent(reaper: subprocess.Popen[str]) -> None:
     programs.go_on(reaper)
-    assert reaper.stdout is not None
-    assert reaper.stdout.readline() == "ended\n"
+    assert known(reaper.stdout).readline() == "ended\n"
 
 
 def test_one_whose_main_thread_ended_is_found_by_its_other_thread(

@@ -17,6 +17,7 @@ from gpumon.kill.local_host import LocalHost
 from tests import build, lives
 from tests.host import programs
 from tests.host.programs import identity
+from tests.known import known
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,11 +53,9 @@ def test_the_device_files_of_its_folder_are_looked_for(
     host: ProcessHost, family: Family, card: Path
 ) -> None:
     process = family.python(programs.HOLDER, str(card))
-    found = host.scan(snapshot())
-    assert found is not None
+    found = known(host.scan(snapshot()))
     assert [suspect.id.pid for suspect in found.suspects] == [process.pid]
-    details = host.details(identity(process.pid))
-    assert details is not None
+    details = known(host.details(identity(process.pid)))
     assert details.devices == (str(card),)
 
 
@@ -69,8 +68,7 @@ def test_orphans_are_remembered_from_scan_to_scan(
     programs.go_on(reaper)
     assert reaper.stdout is not None
     reaper.stdout.readline()
-    found = host.scan(snapshot())
-    assert found is not None
+    found = known(host.scan(snapshot()))
     assert found.suspects[0].sentence.startswith(f"its parent {parent} ended just now")
 
 
@@ -78,8 +76,7 @@ def test_the_details_say_where_it_runs_and_who_belongs_to_it(
     host: ProcessHost, family: Family, card: Path
 ) -> None:
     process = family.python(programs.PARENT, str(card))
-    details = host.details(identity(process.pid))
-    assert details is not None
+    details = known(host.details(identity(process.pid)))
     assert details.place is not None
     assert details.place == host.workloads([gpu_process(process.pid)])[details.id]
     assert details.place.session == process.pid
@@ -120,8 +117,7 @@ def test_any_thread_may_ask_anything(host: ProcessHost, family: Family, card: Pa
     def ask() -> None:
         try:
             for _ in range(5):
-                found = host.scan(snapshot(listed))
-                assert found is not None
+                found = known(host.scan(snapshot(listed)))
                 assert len(found.suspects) == 2
                 assert listed.id in host.workloads([listed])
                 assert listed.id in {relative.id for relative in host.relatives([listed.id])}

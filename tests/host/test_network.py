@@ -20,6 +20,7 @@ from gpumon.model.snapshot import Host, Snapshot
 from gpumon.system.system import System
 from tests.clock import HandClock
 from tests.host.test_topology import ROOT, SWITCH, add_device, add_interface
+from tests.known import known
 from tests.lives import until
 
 if TYPE_CHECKING:
@@ -327,8 +328,7 @@ def test_an_adapter_that_does_not_answer_delays_no_sample(tree: Tree, device: Pa
 
 def test_who_has_one_sample_waits_for_the_adapters(tree: Tree, device: Path) -> None:
     tree.interface("ens1", device)
-    nics = NetworkWatch(tree.system).first()
-    assert nics is not None
+    nics = known(NetworkWatch(tree.system).first())
     assert [nic.name for nic in nics] == ["ens1"]
 
 

@@ -20,6 +20,7 @@ from gpumon.model.process_states import ENDED
 from gpumon.model.processes import ProcessId
 from gpumon.system.system import System
 from tests import lives
+from tests.known import known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,9 +79,7 @@ def child() -> Iterator[Child]:
 
 
 def facts(reader: ProcessReader, pid: int, now: float = 0.0) -> GpuProcess:
-    found = reader.read(pid, now)
-    assert found is not None
-    return found
+    return known(reader.read(pid, now))
 
 
 class FakeProc:
@@ -346,8 +345,7 @@ def test_setting_the_clock_moves_start_times_and_leaves_ages(
     fake: FakeProc, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = time.time
-    before = fake.read(1.0).started_at
-    assert before is not None
+    before = known(fake.read(1.0).started_at)
     monkeypatch.setattr(time, "time", lambda: real() + 0.01)
     assert fake.read(2.0).started_at == before, "a clock kept in step moves nothing"
     monkeypatch.setattr(time, "time", lambda: real() + 3600)

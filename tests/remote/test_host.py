@@ -18,6 +18,7 @@ from gpumon.system.system import user_name
 from tests import lives
 from tests.absent import ABSENT
 from tests.host.programs import go_on
+from tests.known import known
 from tests.remote.conftest import SERVER, forking
 
 if TYPE_CHECKING:
@@ -48,8 +49,7 @@ def test_a_signal_reaches_the_process_that_was_chosen_and_its_end_is_announced(
 ) -> None:
     process, other = family.sleeper(), family.sleeper()
     handle = host.open_handle(lives.target(process.pid))
-    status = handle.status()
-    assert status is not None
+    status = known(handle.status())
     assert status.state == "S"
     host.wait([handle], 0.01)
     assert not handle.ended()
@@ -79,8 +79,7 @@ def test_families_and_details_are_those_of_that_machine(host: RemoteHost, family
     assert [(relative.id, relative.parent, relative.command) for relative in found] == [
         (relative.id, relative.parent, relative.command) for relative in here
     ]
-    details = host.details(root)
-    assert details is not None
+    details = known(host.details(root))
     assert details.command[-1] == LOADERS
     assert details.environment is not None
     assert {relative.id for relative in details.family} >= {root, *below}
@@ -113,8 +112,7 @@ def test_a_process_that_changes_its_user_while_it_is_held_gets_nothing(
     process = family.python(change)
     handle = host.open_handle(lives.target(process.pid))
     go_on(process)
-    assert process.stdout is not None
-    assert process.stdout.readline()
+    assert known(process.stdout).readline()
     with pytest.raises(Refused) as refused:
         handle.send(signal.SIGKILL)
     assert refused.value.reason is Refusal.REUSED
@@ -170,8 +168,7 @@ def test_many_threads_ask_at_the_same_time(host: RemoteHost, family: Family) -> 
     def ask(target: Target) -> None:
         for _ in range(20):
             handle = host.open_handle(target)
-            status = handle.status()
-            assert status is not None
+            status = known(handle.status())
             details = host.details(target.id) if not states else None
             states.append(status.state if details is None else details.state or "")
             handle.close()

@@ -16,6 +16,7 @@ from gpumon.host.process_host import Refusal, Refused
 from gpumon.model.processes import ProcessId
 from tests import lives
 from tests.absent import ABSENT
+from tests.known import known
 from tests.remote.conftest import kill_server, servers
 
 if TYPE_CHECKING:
@@ -225,8 +226,7 @@ def test_what_a_hostile_server_says_reaches_no_terminal(connect: Connect, family
     host = connect(says(f'{{"say":"answer","id":1,"result":[{family_}]}}'))
     (only,) = host.relatives([asked.id])
     assert (only.id.pid, only.state, only.started_at) == (7, "?", None)
-    assert only.user is not None
-    assert only.user.isprintable()
+    assert known(only.user).isprintable()
     details = '{"id":{"pid":5,"start_time":1}}'
     host = connect(says(f'{{"say":"answer","id":1,"result":{details}}}'))
     assert "the details are those of 5" in why(lambda: host.details(asked.id)).sentence

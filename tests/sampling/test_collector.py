@@ -17,6 +17,7 @@ from gpumon.model.snapshot import Gpu, GpuStatus, Host, OwnCost, Snapshot
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.cost_meter import CostMeter
 from tests.clock import HandClock, ThreadedClock
+from tests.known import known
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -480,8 +481,7 @@ def test_snapshots_bear_their_cost(bench: Bench) -> None:
         bench.clock.sleep(0.1)
 
     bench.source.on_sample = spend
-    cost = bench.run(6)[-1].cost
-    assert cost is not None
+    cost = known(bench.run(6)[-1].cost)
     assert cost.driver_share == pytest.approx(0.1)
     assert cost.tick_seconds == pytest.approx(0.1)
     assert cost.cpu_percent is not None

@@ -24,6 +24,7 @@ from gpumon.serving import client
 from gpumon.system.system import System
 from tests.build import gpu, snapshot
 from tests.clock import HandClock
+from tests.known import known
 from tests.lives import until
 from tests.screen import PATIENCE
 from tests.serving.answers import HANGS
@@ -120,9 +121,7 @@ def test_a_server_that_reports_no_metrics_is_not_asked(tmp_path: Path) -> None:
     """It is like any other process: its kernels say whether it is idle."""
     with FakeServer(tmp_path, "llama_cpp.server", ("--port", "{port}")) as server:
         process = on_gpu(server)
-        assert process.place is not None
-        assert process.place.server is not None
-        assert process.place.server.engine == "llama-cpp-python"
+        assert known(known(process.place).server).engine == "llama-cpp-python"
         assert Asking().servers.find([process]) == ({}, inf)
         assert server.requests == []
 
@@ -150,8 +149,7 @@ def test_a_server_of_a_user_whom_the_configuration_names_is_asked(tmp_path: Path
         )
         # The user of the listening process counts, not only that of the one on the GPU.
         mine = replace(process, uid=os.geteuid())
-        load = Asking().load(mine)
-        assert load is not None
+        load = known(Asking().load(mine))
         assert load.problem == f"none of its processes listens on port {server.port}"
         assert len(server.requests) == 1
 
@@ -248,8 +246,7 @@ def test_a_child_may_listen_in_place_of_the_outermost_process(
     ) as server:
         server.answer(ok("tgi_batch_current_size 3\ntgi_queue_size 1\n"))
         process = on_gpu(server)
-        assert process.place is not None
-        assert process.place.server == InferenceServer(
+        assert known(process.place).server == InferenceServer(
             "tgi", "m", server.id.pid, server.id.start_time, "--cuda-memory-fraction"
         )
         assert Asking().load(process) == ServerLoad(3, 1)

@@ -14,6 +14,7 @@ from gpumon.serving.metrics_text import AnswerError, ServerReadings
 from gpumon.serving.rates import Rates
 from gpumon.serving.recognition import Recognised, recognise
 from tests.driver import GIB, Driver, Owner, h100
+from tests.known import known
 from tests.lives import look
 from tests.screen import PATIENCE
 
@@ -44,8 +45,7 @@ def readings(address: Workload, key: str | None = None) -> ServerReadings:
 
 
 def test_its_command_line_names_its_model_and_its_port(server: RealServer) -> None:
-    process = look(server.process.pid)
-    assert process is not None
+    process = known(look(server.process.pid))
     assert recognise(process.command, {}) == Recognised(
         "llama.cpp", model=str(server.model), port=server.address.port
     )

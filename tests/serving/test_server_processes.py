@@ -14,6 +14,7 @@ from gpumon.model.serving import InferenceServer
 from tests.driver.owners import owners
 from tests.host.fakes import FakeWorkloads
 from tests.host.test_workloads import seen
+from tests.known import known
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,11 +47,6 @@ def fake(tmp_path: Path) -> FakeWorkloads:
 
 def server_of(fake: FakeWorkloads, process: GpuProcess) -> InferenceServer | None:
     return WorkloadReader(fake.proc.system).read([process])[process.id].server
-
-
-def known(server: InferenceServer | None) -> InferenceServer:
-    assert server is not None
-    return server
 
 
 def real_server(process: GpuProcess) -> InferenceServer | None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gpumon.host.details import LIMIT, is_secret, read_details
 from gpumon.host.process_host import Details
-from gpumon.model.processes import ProcessId, Workload
+from gpumon.model.processes import Workload
 from tests import build, lives
 from tests.host import programs
 from tests.host.fakes import FakeProc
@@ -79,18 +79,6 @@ def test_a_process_of_ones_own_is_told_in_full(
     assert details.unreadable == ()
     family_of_it = [relative.id.pid for relative in details.family]
     assert {os.getpid(), process.pid, *lives.children(process.pid)} < set(family_of_it)
-
-
-def test_a_reused_number_and_one_that_ended_have_no_details(family: Family) -> None:
-    process = family.sleeper()
-    known = identity(process.pid)
-    assert known.start_time is not None
-    assert read_details(known, FILES) is not None
-    assert read_details(ProcessId(known.pid, known.start_time + 1), FILES) is None
-    assert read_details(ProcessId(known.pid, None), FILES) is None
-    process.kill()
-    process.wait()
-    assert read_details(known, FILES) is None
 
 
 def test_a_process_that_ends_while_it_is_asked_is_not_told_half() -> None:

@@ -16,6 +16,7 @@ from gpumon.makers.amd.kernel_lines import AmdgpuLines
 from gpumon.makers.intel.kernel_lines import IntelLines
 from gpumon.makers.nvidia.kernel_lines import XidLines
 from gpumon.model.accidents import AccidentKind
+from gpumon.model.makers import load, makers
 from gpumon.system.system import System
 from tests.lives import until
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
     from gpumon.host.kernel_log import LineParser
     from gpumon.host.kernel_watcher import Heard, KernelWatcher
+
+    Watch = Callable[[], KernelWatcher]
 
 ERROR_CODE, TIMEOUT = AccidentKind.ERROR_CODE, AccidentKind.TIMEOUT
 RESET, OUT_OF_MEMORY = AccidentKind.RESET, AccidentKind.OUT_OF_MEMORY
@@ -261,7 +264,10 @@ def test_a_cgroup_whose_name_imitates_the_line_is_not_said() -> None:
     assert (report.pid, report.cgroup) == (42, None)
 
 
-@pytest.mark.parametrize("parser", [XidLines, AmdgpuLines, IntelLines, OomLines])
+PARSERS = [load(maker.log_parser) for maker in makers() if maker.log_parser is not None]
+
+
+@pytest.mark.parametrize("parser", [*PARSERS, OomLines])
 @pytest.mark.parametrize(
     "line",
     [
@@ -284,7 +290,7 @@ def test_a_hostile_line_costs_milliseconds(parser: Callable[[], LineParser], lin
 
 
 @pytest.fixture
-def watch(tmp_path: Path) -> Iterator[Callable[[], KernelWatcher]]:
+def watch(tmp_path: Path) -> Iterator[Watch]:
     watchers: list[KernelWatcher] = []
 
     def start() -> KernelWatcher:
@@ -314,7 +320,7 @@ def written(text: str) -> bytes:
 
 
 def test_all_makers_and_the_oom_killer_are_heard_within_two_seconds(
-    tmp_path: Path, watch: Callable[[], KernelWatcher]
+    tmp_path: Path, watch: Watch
 ) -> None:
     path = tmp_path / "kmsg"
     os.mkfifo(path)
@@ -341,7 +347,7 @@ def test_all_makers_and_the_oom_killer_are_heard_within_two_seconds(
 
 
 def test_a_million_lines_are_bounded_and_the_next_accident_is_heard(
-    tmp_path: Path, watch: Callable[[], KernelWatcher]
+    tmp_path: Path, watch: Watch
 ) -> None:
     path = tmp_path / "kmsg"
     line = b"3,1,1000000,-;NVRM: Xid (PCI:0000:41:00): 31, pid=5, name=\\x1b]0;a, Ch 8, intr 0\n"
@@ -360,9 +366,7 @@ def test_a_million_lines_are_bounded_and_the_next_accident_is_heard(
     assert [each.report.number for each in heard(watcher, 1)] == [79]
 
 
-def test_a_log_that_may_not_be_read_is_known(
-    tmp_path: Path, watch: Callable[[], KernelWatcher]
-) -> None:
+def test_a_log_that_may_not_be_read_is_known(tmp_path: Path, watch: Watch) -> None:
     (tmp_path / "kmsg").symlink_to("/dev/zero")
     watcher = watch()
     until(lambda: not watcher.is_readable, "the refusal")

@@ -38,18 +38,20 @@ def test_a_domain_of_more_than_four_digits_is_found(tmp_path: Path) -> None:
     assert runtime_status("00010000:01:00.0", str(tmp_path)) == "active"
 
 
-def test_a_card_that_is_not_there_or_tells_nothing_is_unknown(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "bus_id",
+    [
+        *("00000000:1B:00.0", "00000000:2B:00.0"),  # it does not say, and there is none
+        *("", "N/A", "../../../../etc", "0000:1b:00.0/../x", "\x1b[31m"),
+    ],
+)
+def test_what_is_not_there_or_says_nothing_is_unknown(tmp_path: Path, bus_id: str) -> None:
     add_device(tmp_path, "0000:1b:00.0", status=None)
-    assert runtime_status("00000000:1B:00.0", str(tmp_path)) is None
-    assert runtime_status("00000000:2B:00.0", str(tmp_path)) is None
-
-
-@pytest.mark.parametrize("bus_id", ["", "N/A", "../../../../etc", "0000:1b:00.0/../x", "\x1b[31m"])
-def test_what_is_no_bus_id_is_unknown(tmp_path: Path, bus_id: str) -> None:
     assert runtime_status(bus_id, str(tmp_path)) is None
 
 
 def test_only_graphics_cards_of_the_maker_are_listed(tmp_path: Path) -> None:
+    assert graphics_devices(VENDOR, str(tmp_path)) == [], "there is no bus"
     add_device(tmp_path, "0000:c1:00.0", class_="0x030000")
     add_device(tmp_path, "0000:1b:00.0", class_="0x030200", status="suspended")
     add_device(tmp_path, "0000:1b:00.1", class_="0x040300")  # its sound
@@ -57,10 +59,6 @@ def test_only_graphics_cards_of_the_maker_are_listed(tmp_path: Path) -> None:
     add_device(tmp_path, "0000:05:00.0", class_="0x068000")  # an NVSwitch
     add_device(tmp_path, "0000:00:02.0", vendor="0x8086", class_="0x030000")
     assert graphics_devices(VENDOR, str(tmp_path)) == ["0000:1b:00.0", "0000:c1:00.0"]
-
-
-def test_a_machine_without_a_pci_bus_has_no_cards(tmp_path: Path) -> None:
-    assert graphics_devices(VENDOR, str(tmp_path)) == []
 
 
 def test_the_real_bus_can_be_read() -> None:

@@ -16,8 +16,6 @@ import pytest
 
 from gpumon.host.process_tree import Descendants, pids_above, read_relatives
 from gpumon.host.procfs import in_initial_pid_namespace
-from gpumon.model.processes import ProcessId
-from gpumon.system.system import System
 from tests.build import process
 from tests.host.fakes import PAGE_BYTES, FakeProc
 from tests.host.programs import HOLLOW, identity, until_state
@@ -26,6 +24,7 @@ from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     from gpumon.host.process_host import RelatedProcess
+    from gpumon.model.processes import ProcessId
     from tests.lives import Family
 
 LAUNCHER = """
@@ -117,31 +116,6 @@ def test_setting_the_clock_moves_start_times(
     assert after == pytest.approx(before + 3600, abs=0.2)
 
 
-def test_a_reused_number_has_no_family(family: Family) -> None:
-    process = identity(family.sleeper().pid)
-    assert process.start_time is not None
-    assert read_relatives([ProcessId(process.pid, process.start_time - 1)]) == ()
-    assert read_relatives([ProcessId(process.pid, None)]) == ()
-    assert process.pid in pids(read_relatives([process]))
-
-
-def test_a_process_that_ended_has_no_family(family: Family) -> None:
-    process = family.sleeper()
-    known = identity(process.pid)
-    process.kill()
-    process.wait()
-    assert read_relatives([known]) == ()
-
-
-def test_a_zombie_is_still_of_the_family() -> None:
-    with subprocess.Popen(["sleep", "1000"]) as process:
-        known = identity(process.pid)
-        process.kill()
-        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        told = read_relatives([known])[-1]
-    assert (told.id, told.state, told.command) == (known, "Z", ())
-
-
 def test_a_process_whose_main_thread_died_keeps_its_command(family: Family, card: Path) -> None:
     process = family.python(HOLLOW, str(card))
     told = read_relatives([identity(process.pid)])[-1]
@@ -198,18 +172,6 @@ def test_names_chosen_to_confuse_are_told_as_they_are(fake: FakeProc) -> None:
 def test_the_command_of_a_process_that_hangs_is_not_asked_for(fake: FakeProc) -> None:
     process = fake.add(20, state="D", command=b"python\0")
     assert read_relatives([process], fake.system)[0].command == ()
-
-
-def test_without_a_process_file_system_there_are_no_families(tmp_path: Path) -> None:
-    assert read_relatives([ProcessId(1, 1)], System(str(tmp_path / "absent"))) == ()
-
-
-@pytest.mark.root
-def test_a_process_of_another_user_is_told_too(family: Family) -> None:
-    process = identity(family.start("sh", "-c", "echo; read line", user=65534).pid)
-    told = read_relatives([process])[-1]
-    assert told.uid == 65534
-    assert told.command == ("sh", "-c", "echo; read line")
 
 
 def test_the_line_of_gpumon_itself_is_marked(family: Family) -> None:

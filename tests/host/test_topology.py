@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.host.topology import PciPlace, proximity, read_topology
-from gpumon.model.snapshot import Gpu, GpuStatus
 from gpumon.model.topology import NO_KNOWN_LINKS, DeviceKind, Joint, Link, Links
+from tests import build
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from gpumon.model.snapshot import Gpu
 
 ROOT = "pci0000:15"
 SWITCH = (ROOT, "0000:15:01.0", "0000:16:00.0")
@@ -67,14 +69,7 @@ def add_interface(sys: Path, kind: str, name: str, device: Path) -> None:
 
 
 def gpu(index: int, bus_id: str | None) -> Gpu:
-    return Gpu(
-        index=index,
-        uuid=f"GPU-{index}",
-        status=GpuStatus.OK,
-        status_since=0.0,
-        sampled_at=0.0,
-        pci_bus_id=bus_id,
-    )
+    return build.gpu(index=index, pci_bus_id=bus_id)
 
 
 def test_what_the_driver_does_not_report_is_read_from_the_bus(tmp_path: Path) -> None:

@@ -266,27 +266,19 @@ def test_new_processes_are_looked_up_at_once_and_all_every_ten_seconds(bench: Be
 
 
 def test_a_scan_comes_every_ten_seconds_and_the_first_lets_the_screen_come_up(bench: Bench) -> None:
-    bench.sees(ANN, seconds=1.9)
-    assert bench.host.scans == 0
-    bench.pass_time(0.1)
-    assert bench.host.scans == 1
-    bench.pass_time(9.9)
-    assert bench.host.scans == 1
-    bench.pass_time(0.1)
-    assert bench.host.scans == 2
+    bench.sees(ANN)
+    for seconds, scans in ((1.9, 0), (0.1, 1), (9.9, 1), (0.1, 2)):
+        bench.pass_time(seconds)
+        assert bench.host.scans == scans
 
 
 def test_who_leaves_the_list_brings_a_scan_but_never_two_in_two_seconds(bench: Bench) -> None:
-    bench.sees(ANN, BO, seconds=5.0)
-    assert bench.host.scans == 1
-    bench.sees(ANN)
-    assert bench.host.scans == 2
-    bench.sees(seconds=1.9)
-    assert bench.host.scans == 2
-    bench.pass_time(0.1)
-    assert bench.host.scans == 3
-    bench.sees(ANN, seconds=9.9)
-    assert bench.host.scans == 3, "who comes brings none"
+    for processes, seconds, scans in (
+        *(((ANN, BO), 5.0, 1), ((ANN,), 0.0, 2), ((), 1.9, 2), ((), 0.1, 3)),
+        ((ANN,), 9.9, 3),  # who comes brings none
+    ):
+        bench.sees(*processes, seconds=seconds)
+        assert bench.host.scans == scans
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -76,11 +76,20 @@ def state(screen: Screen, index: int) -> str:
     return next((line for line in screen.rows() if re.match(rf"[ ▸]*{index} +H100", line)), "")
 
 
+@contextmanager
+def dashboard(driver: Driver) -> Iterator[Screen]:
+    """A screen that samples often; it is left with q."""
+    with Screen([*GPUMON, "-n", "0.2"], driver.env(), 160, 30) as screen:
+        yield screen
+        screen.type("q")
+        assert screen.wait_end() == 0
+
+
 def test_a_gpu_of_a_job_is_never_free_and_is_free_again_soon_after_its_end(
     cluster: SlurmCluster, driver: Driver
 ) -> None:
     job = cluster.submit("--gres=gpu:1", "-t", "2:00:00")
-    with Screen([*GPUMON, "-n", "0.2"], driver.env(), 160, 30) as screen:
+    with dashboard(driver) as screen:
         seen: list[str] = []
 
         def is_told(drawn: Screen) -> bool:
@@ -99,8 +108,6 @@ def test_a_gpu_of_a_job_is_never_free_and_is_free_again_soon_after_its_end(
         ended = time.monotonic()
         screen.wait_for("4 of 4 free")
         assert time.monotonic() - ended < 30
-        screen.type("q")
-        assert screen.wait_end() == 0
 
 
 def test_who_only_has_an_allocation_is_in_the_lists_of_users_and_jobs(
@@ -108,7 +115,7 @@ def test_who_only_has_an_allocation_is_in_the_lists_of_users_and_jobs(
 ) -> None:
     job = cluster.submit("--gres=gpu:2", "-t", "2:00:00")
     user = cluster.call("id", "-un").strip()
-    with Screen([*GPUMON, "-n", "0.2"], driver.env(), 160, 30) as screen:
+    with dashboard(driver) as screen:
         screen.wait_for(rf"slurm {job} .*, no process")
         screen.type("u")
         # Processes, the GPUs that they are on, what Slurm has given, what of it is not used.
@@ -128,8 +135,6 @@ def test_who_only_has_an_allocation_is_in_the_lists_of_users_and_jobs(
         screen.wait_for(rf"slurm {job} · no process")
         cluster.cancel(job)
         screen.wait_for("no process is on a GPU")
-        screen.type("q")
-        assert screen.wait_end() == 0
 
 
 def test_select_in_a_job_stays_within_it_and_leaves_those_of_others(
@@ -208,7 +213,7 @@ def test_a_task_of_an_array_is_ended_as_a_whole_whatever_a_filter_hides(
             ending.callback(worker.kill)
             pids.append(worker.pid)
         driver.cards[0].processes = [Owner(pid, memory=2**30) for pid in pids]
-        with Screen([*GPUMON, "-n", "0.2"], driver.env(), 160, 30) as screen:
+        with dashboard(driver) as screen:
             screen.type("g")
             screen.wait_for(rf"slurm {job}_3 · 2 processes")
             screen.type(f"/not pid={pids[0]}\r")
@@ -218,8 +223,6 @@ def test_a_task_of_an_array_is_ended_as_a_whole_whatever_a_filter_hides(
             screen.wait_for(rf"End job slurm {job}_3: 2 processes")
             screen.type("\x1b")
             screen.wait_gone("End job")
-            screen.type("q")
-            assert screen.wait_end() == 0
     cluster.cancel(job)
 
 

@@ -146,12 +146,24 @@ def test_one_that_holds_two_cards_is_told_once(family: Family, cards: Path) -> N
     assert only(HolderScanner(build.device_files(cards))).gpu_uuids == ("GPU-0", "GPU-1")
 
 
-def test_other_files_of_the_driver_make_nobody_a_suspect(
-    scanner: HolderScanner, cards: Path
+NOT_LISTED = build.gpu(index=0, minor_number=4, unknown={"processes": Unknown.NOT_READ})
+
+
+@pytest.mark.parametrize(
+    ("device", "changes"),
+    [
+        pytest.param("nvidiactl", {}, id="another file of the driver"),
+        pytest.param("nvidia7", {}, id="a GPU that is not shown"),
+        pytest.param("nvidia4", {"gpus": (NOT_LISTED, GPUS[1])}, id="its processes are not listed"),
+        pytest.param("nvidia4", {"processes_at": build.NOON}, id="it is younger than the list"),
+    ],
+)
+def test_who_cannot_be_known_to_be_unlisted_is_no_suspect(
+    scanner: HolderScanner, cards: Path, device: str, changes: dict[str, Any]
 ) -> None:
-    (cards / "nvidia7").touch()
-    with owners(1, device=str(cards / "nvidiactl")), owners(1, device=str(cards / "nvidia7")):
-        assert scan(scanner).suspects == ()
+    (cards / device).touch()
+    with owners(1, device=str(cards / device)):
+        assert scan(scanner, snapshot(**changes)).suspects == ()
 
 
 def test_a_device_is_known_by_its_number_under_any_path(
@@ -358,22 +370,6 @@ def test_where_nobody_can_look_there_is_no_answer(tmp_path: Path, cards: Path) -
     without_minors = snapshot(gpus=(build.gpu(index=0), build.gpu(index=1)))
     assert HolderScanner(files).scan(without_minors) is None
     assert HolderScanner(files).scan(snapshot(processes_at=None)) is None
-
-
-def test_a_card_whose_processes_are_not_listed_has_no_suspects(
-    scanner: HolderScanner, cards: Path
-) -> None:
-    unlisted = build.gpu(index=0, minor_number=4, unknown={"processes": Unknown.NOT_READ})
-    with owners(1, device=str(cards / "nvidia4")):
-        assert scan(scanner, snapshot(gpus=(unlisted, GPUS[1]))).suspects == ()
-
-
-def test_a_process_younger_than_the_list_is_left_for_the_next_one(
-    scanner: HolderScanner, cards: Path
-) -> None:
-    earlier = time.time() - 60
-    with owners(1, device=str(cards / "nvidia4")):
-        assert scan(scanner, snapshot(processes_at=earlier)).suspects == ()
 
 
 @pytest.mark.slow

@@ -45,8 +45,11 @@ class FakeProc:
         session: int | None = None,
         name: str = "python",
         state: str = "S",
+        ticks: int = 0,
         threads: int = 1,
         start_time: int | None = None,
+        rss_pages: int = 10,
+        stack: int = 0,
         flags: int = 0,
         command: bytes = b"",
         cgroup: str = "",
@@ -68,12 +71,14 @@ class FakeProc:
         fields[2] = str(pid if group is None else group)
         fields[3] = str(pid if session is None else session)
         fields[6] = str(flags)
+        fields[11] = str(ticks)
         fields[17] = str(threads)
         fields[19] = str(pid if start_time is None else start_time)
-        fields[21] = "10"
-        stat = f"{pid} ({name}) {' '.join(fields)}\n"
-        (directory / "stat").write_text(stat)
-        (directory / "task" / str(pid) / "stat").write_text(stat)
+        fields[21] = str(rss_pages)
+        fields[25] = str(stack)
+        stat = os.fsencode(f"{pid} ({name}) {' '.join(fields)}\n")
+        (directory / "stat").write_bytes(stat)
+        (directory / "task" / str(pid) / "stat").write_bytes(stat)
         (directory / "cmdline").write_bytes(command)
         (directory / "cgroup").write_text(cgroup)
         (directory / "status").write_text(status)

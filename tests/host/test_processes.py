@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import psutil
@@ -20,6 +20,7 @@ from gpumon.model.process_states import ENDED
 from gpumon.model.processes import ProcessId
 from gpumon.system.system import System
 from tests import lives
+from tests.host.fakes import PAGE_BYTES, FakeProc
 from tests.known import known
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Child:
@@ -82,46 +82,26 @@ def facts(reader: ProcessReader, pid: int, now: float = 0.0) -> GpuProcess:
     return known(reader.read(pid, now))
 
 
-class FakeProc:
-    """A ``/proc`` of one process whose every field a test can choose."""
+class FakeProcess:
+    """Process 42 of a ``/proc`` of files, whose every field a test can choose."""
 
-    def __init__(self, root: Path, pid: int = 42) -> None:
-        self.root = root
-        self.directory = root / str(pid)
-        self.directory.mkdir()
-        self.pid = pid
-        self.comm = b"python"
-        self.state = b"S"
-        self.ticks = 0
-        self.threads = 1
-        self.start_time = 1000
-        self.rss_pages = 10
-        self.stack = 0
-        self.reader = ProcessReader(System(str(root)))
-        self.command(b"python\0train.py\0")
+    pid = 42
 
-    def command(self, line: bytes) -> None:
-        (self.directory / "cmdline").write_bytes(line)
+    def __init__(self, root: Path) -> None:
+        self._proc = FakeProc(root)
+        self._facts: dict[str, Any] = {"command": b"python\0train.py\0", "start_time": 1000}
+        self.reader = ProcessReader(self._proc.system)
 
-    def write(self) -> None:
-        fields = [b"0"] * 50
-        fields[0] = self.state
-        fields[11] = b"%d" % self.ticks
-        fields[17] = b"%d" % self.threads
-        fields[19] = b"%d" % self.start_time
-        fields[21] = b"%d" % self.rss_pages
-        fields[25] = b"%d" % self.stack
-        line = b"%d (%s) %s\n" % (self.pid, self.comm, b" ".join(fields))
-        (self.directory / "stat").write_bytes(line)
-
-    def read(self, now: float = 0.0) -> GpuProcess:
-        self.write()
+    def read(self, now: float = 0.0, **changes: object) -> GpuProcess:
+        """What is read of it after these changes, which last."""
+        self._facts |= changes
+        self._proc.add(self.pid, **self._facts)
         return facts(self.reader, self.pid, now)
 
 
 @pytest.fixture
-def fake(tmp_path: Path) -> FakeProc:
-    return FakeProc(tmp_path)
+def fake(tmp_path: Path) -> FakeProcess:
+    return FakeProcess(tmp_path)
 
 
 def test_a_process_is_told_as_psutil_tells_it(child: Child) -> None:
@@ -160,27 +140,21 @@ def test_cpu_percent_is_unknown_at_first_and_then_what_was_used_since(child: Chi
     assert percent == pytest.approx(used / 2.0 * 100, abs=2.0)
 
 
-def test_cpu_percent_of_several_cores_exceeds_100(fake: FakeProc) -> None:
+def test_cpu_percent_of_several_cores_exceeds_100(fake: FakeProcess) -> None:
     fake.read(10.0)
-    fake.ticks = 4 * TICKS_PER_SECOND
-    assert fake.read(12.0).cpu_percent == pytest.approx(200.0)
+    assert fake.read(12.0, ticks=4 * TICKS_PER_SECOND).cpu_percent == pytest.approx(200.0)
 
 
-def test_two_readings_at_one_moment_lose_no_cpu_time(fake: FakeProc) -> None:
+def test_two_readings_at_one_moment_lose_no_cpu_time(fake: FakeProcess) -> None:
     fake.read(10.0)
-    fake.ticks = TICKS_PER_SECOND
-    assert fake.read(10.0).cpu_percent is None
+    assert fake.read(10.0, ticks=TICKS_PER_SECOND).cpu_percent is None
     assert fake.read(11.0).cpu_percent == pytest.approx(100.0)
     assert fake.read(11.0).cpu_percent == pytest.approx(100.0)
 
 
-def test_a_reused_pid_is_another_process(fake: FakeProc) -> None:
-    fake.ticks = 500
-    fake.read(10.0)
-    fake.start_time = 2000
-    fake.ticks = 3
-    fake.command(b"another\0")
-    told = fake.read(11.0)
+def test_a_reused_pid_is_another_process(fake: FakeProcess) -> None:
+    fake.read(10.0, ticks=500)
+    told = fake.read(11.0, start_time=2000, ticks=3, command=b"another\0")
     assert told.id == ProcessId(fake.pid, 2000)
     assert told.command == ("another",)
     assert told.cpu_percent is None
@@ -220,47 +194,36 @@ def test_an_exec_of_the_same_program_is_noticed_too(child: Child) -> None:
     assert told.command[-1] == "second"
 
 
-def test_the_command_is_not_read_again_without_an_exec(fake: FakeProc) -> None:
+def test_the_command_is_not_read_again_without_an_exec(fake: FakeProcess) -> None:
     fake.read()
-    fake.command(b"not looked at\0")
-    assert fake.read(1.0).command == ("python", "train.py")
-    fake.stack = 7
-    assert fake.read(2.0).command == ("not looked at",)
+    assert fake.read(1.0, command=b"not looked at\0").command == ("python", "train.py")
+    assert fake.read(2.0, stack=7).command == ("not looked at",)
 
 
-def test_a_command_line_caught_in_the_middle_of_an_exec_is_read_again(fake: FakeProc) -> None:
-    fake.command(b"")
-    assert fake.read().command == ()
-    fake.command(b"train\0")
-    assert fake.read(1.0).command == ("train",)
+def test_a_command_line_caught_in_the_middle_of_an_exec_is_read_again(fake: FakeProcess) -> None:
+    assert fake.read(command=b"").command == ()
+    assert fake.read(1.0, command=b"train\0").command == ("train",)
 
 
-def test_a_kernel_thread_has_no_command_and_is_not_asked_again(fake: FakeProc) -> None:
-    fake.rss_pages = 0
-    fake.command(b"")
-    assert fake.read().command == ()
-    fake.command(b"never read\0")
-    assert fake.read(1.0).command == ()
+def test_a_kernel_thread_has_no_command_and_is_not_asked_again(fake: FakeProcess) -> None:
+    assert fake.read(rss_pages=0, command=b"").command == ()
+    assert fake.read(1.0, command=b"never read\0").command == ()
 
 
-def test_a_command_of_megabytes_is_cut(fake: FakeProc) -> None:
-    fake.command(b"python\0" + b"x" * 2**20)
-    command = fake.read().command
+def test_a_command_of_megabytes_is_cut(fake: FakeProcess) -> None:
+    command = fake.read(command=b"python\0" + b"x" * 2**20).command
     assert len("\0".join(command)) == COMMAND_BYTES
     assert command[0] == "python"
 
 
-def test_bytes_that_are_no_utf8_are_replaced(fake: FakeProc) -> None:
-    fake.comm = b"\xff\xfe"
-    fake.command(b"a\xffb\0\x1b[31m\0")
-    told = fake.read()
+def test_bytes_that_are_no_utf8_are_replaced(fake: FakeProcess) -> None:
+    told = fake.read(name="\udcff\udcfe", command=b"a\xffb\0\x1b[31m\0")
     assert told.name == "\N{REPLACEMENT CHARACTER}" * 2
     assert told.command == ("a\N{REPLACEMENT CHARACTER}b", "\x1b[31m")
 
 
-def test_a_self_written_title_has_no_empty_tail(fake: FakeProc) -> None:
-    fake.command(b"ray::IDLE" + b"\0" * 200)
-    assert fake.read().command == ("ray::IDLE",)
+def test_a_self_written_title_has_no_empty_tail(fake: FakeProcess) -> None:
+    assert fake.read(command=b"ray::IDLE" + b"\0" * 200).command == ("ray::IDLE",)
 
 
 def test_a_zombie_has_its_command_where_that_was_read_before(child: Child) -> None:
@@ -319,7 +282,7 @@ def test_a_process_that_becomes_hidden_has_not_ended(
 
 @pytest.mark.usefixtures("fresh_user_names")
 def test_an_owner_without_a_name_is_told_by_number(
-    fake: FakeProc, monkeypatch: pytest.MonkeyPatch
+    fake: FakeProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
 
@@ -331,13 +294,12 @@ def test_an_owner_without_a_name_is_told_by_number(
     told = fake.read()
     assert told.uid == os.getuid()
     assert told.user == str(os.getuid())
-    fake.start_time += 1
-    fake.read()
+    fake.read(start_time=1001)
     assert asked == [os.getuid()], "the name service is asked once for each user"
 
 
 def test_setting_the_clock_moves_start_times_and_leaves_ages(
-    fake: FakeProc, monkeypatch: pytest.MonkeyPatch
+    fake: FakeProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = time.time
     before = known(fake.read(1.0).started_at)
@@ -347,7 +309,7 @@ def test_setting_the_clock_moves_start_times_and_leaves_ages(
     assert fake.read(3.0).started_at == pytest.approx(before + 3600, abs=0.01)
 
 
-def test_forgetting_a_process_starts_its_measurements_anew(fake: FakeProc) -> None:
+def test_forgetting_a_process_starts_its_measurements_anew(fake: FakeProcess) -> None:
     fake.read(1.0)
     fake.reader.keep_only({fake.pid})
     assert fake.read(2.0).cpu_percent == 0.0
@@ -355,21 +317,19 @@ def test_forgetting_a_process_starts_its_measurements_anew(fake: FakeProc) -> No
     assert fake.read(3.0).cpu_percent is None
 
 
-def test_memory_is_in_bytes(fake: FakeProc) -> None:
-    fake.rss_pages = 3
-    assert fake.read().rss == 3 * PAGE_BYTES
+def test_memory_is_in_bytes(fake: FakeProcess) -> None:
+    assert fake.read(rss_pages=3).rss == 3 * PAGE_BYTES
 
 
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-def test_one_that_does_nothing_is_told_by_the_same_facts(fake: FakeProc) -> None:
+def test_one_that_does_nothing_is_told_by_the_same_facts(fake: FakeProcess) -> None:
     first, second, third = (fake.read(now) for now in (0.0, 1.0, 2.0))
     assert (first.cpu_percent, second.cpu_percent) == (None, 0)
     assert third is second
-    fake.ticks = TICKS_PER_SECOND
-    assert fake.read(4.0).cpu_percent == pytest.approx(50)
+    assert fake.read(4.0, ticks=TICKS_PER_SECOND).cpu_percent == pytest.approx(50)
 
 
 def test_files_are_kept_open_for_those_that_stay_only(child: Child) -> None:

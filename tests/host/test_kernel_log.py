@@ -61,15 +61,16 @@ def read(path: Path) -> list[Xid]:
         log.close()
 
 
-def test_xids_have_their_number_their_gpu_and_their_time(tmp_path: Path) -> None:
-    log = tmp_path / "kmsg"
-    log.write_text(LINES)
-    assert read(log) == XIDS
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    """The place of the kernel's log."""
+    return tmp_path / "kmsg"
 
 
 @pytest.mark.parametrize(
     "line",
     [
+        "",
         # Written by a program: the kernel gives its lines another facility.
         "12,9,1000000,-;NVRM: Xid (PCI:0000:c6:00): 79, GPU has fallen off the bus.",
         # A file's name in another part's message.
@@ -82,16 +83,16 @@ def test_xids_have_their_number_their_gpu_and_their_time(tmp_path: Path) -> None
         "3,9,1000000,-;NVRM: Xid (PCI:0000:c6:00",
         ";;;;,,,,",
         "\x00" * 100,
+        # Longer than two reads, so that the third begins with what looks like a line.
+        pytest.param("x" * 2 * 8192 + LINES.splitlines()[2], id="an endless line"),
     ],
 )
-def test_what_the_driver_did_not_write_is_no_xid(tmp_path: Path, line: str) -> None:
-    log = tmp_path / "kmsg"
+def test_what_the_driver_did_not_write_is_no_xid(log: Path, line: str) -> None:
     log.write_text(f"{line}\n{LINES}")
     assert read(log) == XIDS
 
 
-def test_bytes_that_act_on_a_terminal_do_not_hide_an_xid(tmp_path: Path) -> None:
-    log = tmp_path / "kmsg"
+def test_bytes_that_act_on_a_terminal_do_not_hide_an_xid(log: Path) -> None:
     evil = b"3,9,7000000000,-;NVRM: Xid (PCI:0000:C6:00\x1b]0;evil\x07): 43, name=\x1b[2J\xff\xfe\n"
     log.write_bytes(evil)
     assert read(log) == [(43, "0000:c6:00", 7000.0)]
@@ -112,8 +113,7 @@ def test_later_reads_begin_where_the_last_one_ended(tmp_path: Path) -> None:
     log.close()
 
 
-def test_a_log_longer_than_one_reading_is_read_whole(tmp_path: Path) -> None:
-    log = tmp_path / "kmsg"
+def test_a_log_longer_than_one_reading_is_read_whole(log: Path) -> None:
     log.write_text(LINES * 300)
     assert len(read(log)) == 1200
 
@@ -142,13 +142,6 @@ def test_a_gigabyte_costs_bounded_lines_and_memory_and_what_comes_is_read(tmp_pa
     log.close()
 
 
-def test_the_rest_of_an_endless_line_is_left_out(tmp_path: Path) -> None:
-    log = tmp_path / "kmsg"
-    # Longer than two reads, so that the third begins with what looks like a line.
-    log.write_bytes(b"x" * 2 * 8192 + LINES.encode().splitlines()[2] + b"\n" + LINES.encode())
-    assert read(log) == XIDS
-
-
 def test_a_pipe_that_nobody_closes_is_left_at_once(tmp_path: Path) -> None:
     """As with the kernel's log: nothing more is there to be read now."""
     pipe = tmp_path / "kmsg"
@@ -168,8 +161,7 @@ def test_a_pipe_that_nobody_closes_is_left_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["/dev/zero", ABSENT, "/tmp"])
-def test_what_is_no_kernel_log_is_an_error_and_not_empty(tmp_path: Path, target: str) -> None:
-    log = tmp_path / "kmsg"
+def test_what_is_no_kernel_log_is_an_error_and_not_empty(log: Path, target: str) -> None:
     log.symlink_to(target)
     with pytest.raises(OSError, match=r"another device|No such file|Is a directory"):
         read(log)

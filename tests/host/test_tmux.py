@@ -34,13 +34,8 @@ def folder() -> Iterator[Path]:
 
 
 def ask(path: Path, *command: str) -> str:
-    done = subprocess.run(
-        ["tmux", "-u", "-S", str(path), "-f", "/dev/null", *command],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    return done.stdout.strip()
+    whole = ["tmux", "-u", "-S", str(path), "-f", "/dev/null", *command]
+    return subprocess.run(whole, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from gpumon.model.processes import Container, GpuProcess, ProcessId, Workload
 from tests import lives
 from tests.absent import ABSENT
 from tests.build import process
+from tests.host import test_tmux
 from tests.host.fakes import FakeWorkloads
 from tests.host.programs import identity, until_state
 
@@ -222,10 +224,7 @@ def tmux() -> Iterator[Callable[..., str]]:
     """Asks a real tmux of its own, with one session, ``träin``, which runs ``cat``."""
     folder = tempfile.mkdtemp(prefix="gm")
 
-    def ask(*command: str) -> str:
-        whole = ["tmux", "-u", "-S", f"{folder}/s", "-f", "/dev/null", *command]
-        return subprocess.run(whole, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-
+    ask = partial(test_tmux.ask, Path(folder, "s"))
     ask("new-session", "-d", "-s", "träin", "exec cat")
     yield ask
     ask("kill-server")

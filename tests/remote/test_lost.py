@@ -32,6 +32,7 @@ HELLO = (
     '{"say":"hello","schema":"gpumon.remote/1","version":"9","uid":0,"user":"root",'
     '"readonly":false,"time":1.0,"monotonic":1.0}'
 )
+ASKED = ProcessId(7, 1)
 OPENED = '{"say":"opened","id":%d,"handle":%d,"monotonic":1.0}'
 
 
@@ -130,10 +131,10 @@ def says(*lines: str, then: str = "sys.stdin.read()") -> list[str]:
     ids=["text", "type", "field", "nesting", "reason", "number"],
 )
 def test_an_answer_that_cannot_be_read_is_told(
-    connect: Connect, family: Family, answers: list[str], sentence: str
+    connect: Connect, answers: list[str], sentence: str
 ) -> None:
     host = connect(says(*answers))
-    refused = why(lambda: host.relatives([lives.target(family.sleeper().pid).id]))
+    refused = why(lambda: host.relatives([ASKED]))
     assert refused.reason is Refusal.UNREACHABLE
     assert sentence in refused.sentence
 
@@ -176,7 +177,7 @@ def test_why_there_is_no_connection_is_said(
     connect: Connect, command: list[str], sentence: str
 ) -> None:
     host = connect(command)
-    assert why(lambda: host.relatives([ProcessId(os.getpid(), 1)])).sentence == sentence
+    assert why(lambda: host.relatives([ASKED])).sentence == sentence
 
 
 def test_what_a_login_shell_prints_is_skipped(connect: Connect, family: Family) -> None:
@@ -215,14 +216,7 @@ def test_what_a_hostile_server_says_reaches_no_terminal(connect: Connect, family
     assert len(refused.sentence) < 400
     relative = '{"id":{"pid":%d,"start_time":1},"parent":%d,"group":1,"session":1,"name":"a",%s}'
     odd = f'"state":"{evil}","user":"{evil}","started_at":1e300'
-    family_ = ",".join(
-        [
-            relative % (5, 6, odd),
-            relative % (6, 5, odd),
-            relative % (7, 1, odd),
-            relative % (7, 1, odd),
-        ]
-    )
+    family_ = ",".join(relative % (*pids, odd) for pids in ((5, 6), (6, 5), (7, 1), (7, 1)))
     host = connect(says(f'{{"say":"answer","id":1,"result":[{family_}]}}'))
     (only,) = host.relatives([asked.id])
     assert (only.id.pid, only.state, only.started_at) == (7, "?", None)
@@ -238,6 +232,6 @@ def test_times_of_a_machine_whose_clock_is_wrong_are_in_the_clock_of_this_one(
     relative = '{"id":{"pid":7,"start_time":1},"parent":1,"group":1,"session":1,"name":"a"'
     # By the clock there, its hello said the first second of 1970.
     host = connect(says(f'{{"say":"answer","id":1,"result":[{relative},"started_at":1001.0}}]}}'))
-    (only,) = host.relatives([ProcessId(7, 1)])
+    (only,) = host.relatives([ASKED])
     assert only.started_at is not None
     assert abs(only.started_at - (time.time() + 1000)) < lives.PATIENCE

@@ -28,8 +28,6 @@ def test_x_lists_accidents_and_enter_goes_to_their_moment(tmp_path: Path) -> Non
     command = [*GPUMON, "replay", "--paused", str(log)]
     with Screen(command, dict(os.environ, TZ="UTC"), 100, 30) as screen:
         screen.wait_for(r"41233 chen")
-        screen.type("x")
-        screen.wait_for(r"▸ \d\d:\d\d 0 +XID 31 +41233 python of chen +41233 python.* ≥ 24\.0")
+        screen.press("x", r"▸ \d\d:\d\d 0 +XID 31 +41233 python of chen +41233 python.* ≥ 24\.0")
         screen.wait_for(r"command: python train\.py")
-        screen.type("\r")
-        screen.wait_for(r"\A[^\n]*:\d\d:10[^\n]*\n[\s\S]*41233 chen")
+        screen.press("\r", r"\A[^\n]*:\d\d:10[^\n]*\n[\s\S]*41233 chen")

@@ -85,8 +85,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 
 
 def quit_and_check(screen: Screen) -> None:
-    screen.type("q")
-    assert screen.wait_end() == 0
+    screen.quit()
     assert screen.left_on() == set()
     assert screen.attributes() == screen.attributes_before
     assert b"11;rgb" not in screen.output
@@ -151,8 +150,7 @@ def test_what_is_typed_meanwhile_is_not_lost(parts: int, machine: dict[str, str]
                 continue  # On a busy machine: the first byte of the reply may be the Escape key.
             # Where this test gets little of the CPU, the reply comes after the first picture.
             screen.wait_for_theme("gpumon-light")
-            screen.type("\x1b")
-            screen.wait_for("hä1")
+            screen.press("\x1b", "hä1")
             return
     pytest.fail("no reply was sent without a long pause")
 
@@ -160,10 +158,8 @@ def test_what_is_typed_meanwhile_is_not_lost(parts: int, machine: dict[str, str]
 def test_a_key_after_a_lost_reply_is_still_a_key(machine: dict[str, str]) -> None:
     with AskedTerminal(env=machine) as screen:
         screen.wait_for(READY)
-        screen.type("?")
-        screen.wait_for("search|Search")
-        screen.type("\x1b")
-        screen.wait_for(READY)
+        screen.press("?", "search|Search")
+        screen.press("\x1b", READY)
         screen.type("\x1b[B")
         quit_and_check(screen)
 

@@ -35,11 +35,9 @@ def test_h_shows_the_machine_and_that_is_remembered(tmp_path: Path) -> None:
     with screen_of(tmp_path) as screen:
         screen.wait_for(r"GPU-MEM▼[\s\S]*\n q quit")
         assert " # GPU" in screen.rows()[1]
-        screen.type("h")
-        screen.wait_for(STRIP)
+        screen.press("h", STRIP)
         screen.wait(lambda _: kept(True), "waiting for the file")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
     with screen_of(tmp_path) as screen:
         screen.wait_for(STRIP)
         assert " # GPU" in screen.rows()[2]
@@ -54,20 +52,15 @@ def test_c_cycles_the_small_graph_and_the_page_of_a_card_has_charts_over_a_time_
     with screen_of(tmp_path) as screen:
         screen.wait_for(r"power 60 s[\s\S]*GPU-MEM▼[\s\S]*\n q quit")
         for value in ("temp", "SMs", "DRAM", "util", "mem", "power"):
-            screen.type("c")
-            screen.wait_for(rf"(?m)°C .*  {value} 60 s$")
-        screen.type("\t\r")
-        screen.wait_for(r"The last 5 minutes[\s\S]*utilisation[\s\S]*100%┤[\s\S]*700W┤╌")
+            screen.press("c", rf"(?m)°C .*  {value} 60 s$")
+        screen.press("\t\r", r"The last 5 minutes[\s\S]*utilisation[\s\S]*100%┤[\s\S]*700W┤╌")
         for key, title in (
             ("1", "The last minute"),
             ("4", "All that was seen: 4h"),
         ):
-            screen.type(key)
-            screen.wait_for(title)
-        screen.type("\x1b")
-        screen.wait_for("GPU-MEM▼")
-        screen.type("q")
-        assert screen.wait_end() == 0
+            screen.press(key, title)
+        screen.press("\x1b", "GPU-MEM▼")
+        screen.quit()
 
 
 def has_times(row: str) -> bool:
@@ -80,10 +73,8 @@ def test_in_the_past_the_charts_end_at_that_moment(tmp_path: Path) -> None:
     with Screen(DEMO, {**os.environ, "XDG_STATE_HOME": str(tmp_path)}) as screen:
         screen.wait_for(r"GPU-MEM▼[\s\S]*\n q quit")
         await_past(screen)
-        screen.type("(" * 30)
-        screen.wait_for(r"30m \d\ds ago")
-        screen.type("\t\r")
-        screen.wait_for("The last 5 minutes")
+        screen.press("(" * 30, r"30m \d\ds ago")
+        screen.press("\t\r", "The last 5 minutes")
         screen.wait(lambda it: any(map(has_times, it.rows())), "waiting for the charts")
         # The clock of the page is that of the moment, and so is the axis' end.
         clock = screen.rows()[0].split()[-1]

@@ -49,10 +49,8 @@ def is_alive(screen: Screen, card: Card, index: int, percent: int) -> None:
     """What a card does is on the screen, and keys do what they do."""
     card.utilization_gpu = percent
     wait_for_line(screen, index, rf" {percent}%")
-    screen.type("o")
-    screen.wait_for("self ")
-    screen.type("o")
-    screen.wait_gone("self ")
+    screen.press("o", "self ")
+    screen.press_away("o", "self ")
 
 
 # The driver
@@ -67,8 +65,7 @@ def test_all_cards_lost_at_once_are_all_told_and_may_come_back(driver: Driver) -
         for index in range(2):
             wait_for_line(screen, index, r"✖ LOST since")
             assert "%" not in gpu_line(screen, index)
-        screen.type("?")
-        screen.wait_for("type to search keys")
+        screen.press("?", "type to search keys")
         screen.type("q")
         for card in driver.cards:
             card.lost = False
@@ -126,8 +123,7 @@ def test_a_card_that_hangs_from_the_start_leaves_the_others_usable(
         wait_for_line(screen, 0, r"◎ busy.* 13% ")
         screen.wait_gone("no answer")
         is_alive(screen, driver.cards[1], 1, 78)
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
 
 
 @pytest.mark.slow
@@ -137,8 +133,7 @@ def test_cards_that_hang_from_the_start_one_and_all_leave_the_screen_alive(drive
     with screen_of(driver) as screen:
         for index in range(2):
             screen.wait_for(rf"(?m)^ {index} .*✖ no answer")
-        screen.type("?")
-        screen.wait_for("type to search keys")
+        screen.press("?", "type to search keys")
         screen.type("q")
         for card in driver.cards:
             card.release()
@@ -209,10 +204,8 @@ def test_five_thousand_processes_a_second_leave_the_screen_alive(driver: Driver)
             screen.wait_for(r"500 processes")
             for percent in (40, 50, 60):
                 is_alive(screen, driver.cards[1], 1, percent)
-                screen.type("\x1b[B\x1b[Bk")
-                screen.wait_for(r"Send TERM|no process|is gone|ended")
-                screen.type("\x1b")
-                screen.wait_gone("Send TERM")
+                screen.press("\x1b[B\x1b[Bk", r"Send TERM|no process|is gone|ended")
+                screen.press_away("\x1b", "Send TERM")
         finally:
             over.set()
             churning.join()
@@ -236,14 +229,11 @@ def test_without_a_free_descriptor_the_screen_lives_on(driver: Driver) -> None:
         screen.wait_for(rf" {owner.pid} ")
         is_alive(screen, driver.cards[1], 1, 77)
         for key in ("\x1b[B\r", "e", "L", "?", "T", "k"):
-            screen.type(key)
-            screen.wait_for("[Tt]oo many (open )?files")
-            screen.type("P")
-            screen.wait_gone("[Tt]oo many (open )?files")
+            screen.press(key, "[Tt]oo many (open )?files")
+            screen.press_away("P", "[Tt]oo many (open )?files")
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
         screen.wait_for("train.py")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
         assert left_clean(screen)
 
 
@@ -462,12 +452,9 @@ def test_a_clock_that_is_set_is_followed(driver: Driver, tmp_path: Path) -> None
             is_alive(screen, driver.cards[1], 1, 77 + place)
             assert not re.search(r" -\d+[smhd]", screen.text()), "no length of time is negative"
             for keys, what in (("\x1b[B\r", "Esc back"), ("q", "q quit"), ("[", "REWIND")):
-                screen.type(keys)
-                screen.wait_for(what)
-            screen.type("\x1b[F")
-            screen.wait_gone("REWIND")
-        screen.type("q")
-        assert screen.wait_end() == 0
+                screen.press(keys, what)
+            screen.press_away("\x1b[F", "REWIND")
+        screen.quit()
 
 
 def clock_of(screen: Screen) -> str:
@@ -486,8 +473,7 @@ def threads_of(pid: int) -> int:
 def test_after_a_stop_that_nobody_announced_it_goes_on_and_can_be_left() -> None:
     with Screen(COARSE_DEMO, fresh=True) as screen:
         screen.wait_for(READY)
-        screen.type("P")
-        screen.wait_for("PID▲")
+        screen.press("P", "PID▲")
         screen.type("M")
         screen.wait(whole, "waiting for the dashboard")
         pid = screen.process.pid
@@ -503,10 +489,8 @@ def test_after_a_stop_that_nobody_announced_it_goes_on_and_can_be_left() -> None
             )
             screen.wait(whole, "waiting for the dashboard")
         assert threads_of(pid) <= before, "nothing reads or writes beside another"
-        screen.type("P")
-        screen.wait_for("PID▲")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.press("P", "PID▲")
+        screen.quit()
         assert left_clean(screen)
 
 
@@ -535,7 +519,6 @@ def test_where_proc_hides_the_processes_of_others_their_rows_stay(driver: Driver
             with Screen(command, driver.env(), columns=120, lines=15) as screen:
                 screen.wait_for(rf" {other.pid} –? .* 3\.0G .*\(not visible here\)")
                 is_alive(screen, driver.cards[1], 1, 77)
-                screen.type("q")
-                assert screen.wait_end() == 0
+                screen.quit()
         finally:
             other.kill()

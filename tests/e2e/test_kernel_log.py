@@ -69,8 +69,7 @@ def test_errors_of_the_kernel_log_are_on_the_screen_and_in_gpumon_doctor(
                 file.write(line(second, 119, 0.0))
             screen.wait_for(r"▲ XID 119 at ")
             assert "evil" not in screen.text()
-            screen.type("q")
-            assert screen.wait_end() == 0
+            screen.quit()
         found = subprocess.run(
             [*own, sys.executable, "-m", "gpumon", "doctor"],
             env={**driver.env(), "COLUMNS": "200"},

@@ -69,8 +69,7 @@ def test_the_screen_shows_the_pod_until_it_ends(kubelet: Kubelet, driver: Driver
         screen.wait_for("1 of 3 free")
         kubelet.answer(b"")
         screen.wait_for("3 of 3 free")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
 
 
 def test_while_the_kubelet_does_not_answer_nothing_is_free(

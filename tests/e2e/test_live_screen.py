@@ -106,8 +106,7 @@ def test_what_the_dashboard_does_not_show_is_asked_for_at_every_sample_by_a_log_
     with Screen([*GPUMON, "-n", "0.1"], env, 120, 30, cwd=tmp_path) as screen:
         wait_for_line(screen, 7, r"73%")
         assert share(screen) < 0.8
-        screen.type("L")
-        screen.wait_for("logging to ")
+        screen.press("L", "logging to ")
         assert share(screen) > 0.9
 
 
@@ -176,16 +175,13 @@ def test_a_hung_card_turns_the_clock_and_the_keys_stay_alive(driver: Driver) -> 
         wait_for_line(screen, 5, r"▲ 54G unattr.* 77% ")
         driver.cards[2].utilization_gpu = 78
         wait_for_line(screen, 2, r"▲ 27G unattr.* 78% ")
-        screen.type("?")
-        screen.wait_for("type to search keys")
-        screen.type("q")
-        screen.wait_for(r"GPU 3: no answer for \d+ s")
+        screen.press("?", "type to search keys")
+        screen.press("q", r"GPU 3: no answer for \d+ s")
         driver.cards[3].release()
         screen.wait_gone("no answer")
         driver.cards[3].hang(None)
         screen.wait_for("no answer for")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
 
 
 @pytest.mark.slow

@@ -13,21 +13,14 @@ pytestmark = pytest.mark.slow
 def test_what_a_page_can_do_is_found_by_its_name_there_and_what_is_typed_is_bounded() -> None:
     with Screen(COARSE_DEMO, columns=180, lines=30) as screen:
         screen.wait_for(r"18 processes")
-        screen.type("\x10")
-        screen.wait_for("Search for commands")
-        screen.type("x" * 150)
-        text = screen.wait_for("x{100}")
+        screen.press("\x10", "Search for commands")
+        text = screen.press("x" * 150, "x{100}")
         assert "x" * 101 not in text
-        screen.type("\x1b")
-        screen.wait_gone("x{100}")
-        screen.type("\t\r")
-        screen.wait_for(r"2\[5m\]")
-        screen.type("\x10")
-        screen.wait_for("Search for commands")
-        screen.type("last minute")
-        screen.wait_for(r"Charts: the last minute\n +key 1")
-        screen.type("\r")
-        screen.wait_for(r"1\[1m\]")
+        screen.press_away("\x1b", "x{100}")
+        screen.press("\t\r", r"2\[5m\]")
+        screen.press("\x10", "Search for commands")
+        screen.press("last minute", r"Charts: the last minute\n +key 1")
+        screen.press("\r", r"1\[1m\]")
 
 
 def test_it_opens_with_what_is_used_most_and_then_the_groups() -> None:
@@ -49,13 +42,11 @@ def test_a_command_is_found_by_other_words_for_it() -> None:
     with Screen(COARSE_DEMO, columns=100, lines=40) as screen:
         screen.wait_for(r"18 processes")
         for typed, about in FOUND:
-            screen.type("\x10")
-            screen.wait_for("Search for commands")
+            screen.press("\x10", "Search for commands")
             screen.type(typed)
             # The first in the list.
             screen.wait_for(rf"{typed}\W+{about}")
-            screen.type("\x1b[27u")
-            screen.wait_gone(typed)
+            screen.press_away("\x1b[27u", typed)
 
 
 FOUND = (

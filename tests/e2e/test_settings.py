@@ -81,11 +81,9 @@ def test_thresholds_and_units_are_those_of_the_file(started: Callable[..., Scree
 def test_read_only_by_the_file_ends_nothing(started: Callable[..., Screen]) -> None:
     with started("readonly = true\n") as screen:
         heading(screen)
-        screen.type("\x1b[B\x1b[B")
-        screen.wait_for("▸")
+        screen.press("\x1b[B\x1b[B", "▸")
         assert "end…" not in screen.text()
-        screen.type("k")
-        screen.wait_for("gpumon is read-only here: no signal is sent")
+        screen.press("k", "gpumon is read-only here: no signal is sent")
 
 
 KEYS = """
@@ -102,32 +100,22 @@ def test_changed_keys_do_what_they_are_for(started: Callable[..., Screen]) -> No
     with started(KEYS, columns=160) as screen:
         heading(screen)
         # What was a key is none, and letters are letters where one types.
-        screen.type("?z")
-        screen.wait_for("Enter keep")
+        screen.press("?z", "Enter keep")
         screen.type("hx")
         assert "Filter the processes" not in screen.wait_for("hx")
-        screen.type("\x1b")
-        screen.wait_for(r"18 processes[\s\S]*\n q quit")
+        screen.press("\x1b", r"18 processes[\s\S]*\n q quit")
         # The help page tells the changed keys.
-        screen.type("0")
-        screen.wait_for(r"F5 z +Filter the processes[\s\S]*\$ +End the process")
+        screen.press("0", r"F5 z +Filter the processes[\s\S]*\$ +End the process")
         screen.wait_gone(r"\n q quit")
-        screen.type("\x1b")
-        screen.wait_for(r"18 processes[\s\S]*\n q quit")
-        screen.type("\x1b[B\x1b[B")
-        screen.wait_for(r" 0 help .*\$ end….*F5 filter")
-        screen.type(",")
-        screen.wait_for("AGE▼")
-        screen.type("k$")
-        screen.wait_for("Send TERM")
-        screen.type("\x1b")
-        screen.wait_gone("Send TERM")
+        screen.press("\x1b", r"18 processes[\s\S]*\n q quit")
+        screen.press("\x1b[B\x1b[B", r" 0 help .*\$ end….*F5 filter")
+        screen.press(",", "AGE▼")
+        screen.press("k$", "Send TERM")
+        screen.press_away("\x1b", "Send TERM")
         # Pages go by them too.
         screen.wait_for("Enter details")
-        screen.type("\r")
-        screen.wait_for(r"Esc back.* \$ end….*s show secrets")
-        screen.type("k$")
-        screen.wait_for("Send TERM")
+        screen.press("\r", r"Esc back.* \$ end….*s show secrets")
+        screen.press("k$", "Send TERM")
 
 
 @pytest.mark.slow
@@ -136,14 +124,12 @@ def test_a_click_on_the_footer_does_what_the_word_says_whatever_its_key(
 ) -> None:
     with started('[keys]\nend = "t"\ntree = "k"\nfilter = "f5"\n', columns=160) as screen:
         heading(screen)
-        screen.type("\x1b[B\x1b[B")
-        screen.wait_for("t end…")
+        screen.press("\x1b[B\x1b[B", "t end…")
         for word, shown in (("filter", "Enter keep"), ("end…", "Send TERM")):
             screen.wait_for(rf"\b{word}[^\n]*\Z")
             screen.click(screen.rows()[-1].index(word) + 1, screen.lines - 1)
             screen.wait_for(shown)
-            screen.type("\x1b")
-            screen.wait_gone(shown)
+            screen.press_away("\x1b", shown)
 
 
 @pytest.mark.slow
@@ -164,16 +150,11 @@ chart_1m = "f12"
 """
     with started(text, columns=160) as screen:
         heading(screen)
-        screen.type("\r")
-        screen.wait_for("choose a process first: z ↓, or a GPU: F6")
-        screen.type("$")
-        screen.wait_for(r"paused; \$ resumes")
-        screen.type("$]")
-        screen.wait_for("this is now: F8 goes back in time")
-        screen.type("\x1b[19~")
-        screen.wait_for(r"\$ play.*F7 first")
-        screen.type("\x1b[F")
-        screen.wait_gone(r"\$ play")
+        screen.press("\r", "choose a process first: z ↓, or a GPU: F6")
+        screen.press("$", r"paused; \$ resumes")
+        screen.press("$]", "this is now: F8 goes back in time")
+        screen.press("\x1b[19~", r"\$ play.*F7 first")
+        screen.press_away("\x1b[F", r"\$ play")
         screen.type("\x1b[17~\r")
         # In a page the keys that scroll are always the same.
         screen.wait_for(r"F12 1m.*↑↓ scroll.*F11 copy CUDA_VISIBLE_DEVICES")
@@ -190,10 +171,8 @@ def test_a_clash_of_keys_is_told_at_the_start_and_the_usual_key_stays(
         screen.wait_for(
             'config.toml, line 2: keys.mine: t is already the key for "tree": give tree another one'
         )
-        screen.type("t")
-        screen.wait_for("├─")
-        screen.type("m")
-        screen.wait_for("only mine|mine ·|· ann")
+        screen.press("t", "├─")
+        screen.press("m", "only mine|mine ·|· ann")
 
 
 @pytest.mark.slow
@@ -211,8 +190,7 @@ def test_a_broken_file_is_told_on_screen_and_defaults_hold(
         screen.wait_for(words)
         assert screen.rows()[0].rstrip().endswith(" 0.5s")
         screen.wait_for(r"◐ idle .*/79\.6G")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
 
 
 def test_a_broken_file_is_told_of_on_standard_error_by_commands(tmp_path: Path) -> None:

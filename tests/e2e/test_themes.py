@@ -63,20 +63,16 @@ def test_a_theme_is_chosen_by_looking_and_remembered(person: Person) -> None:
     with person.start() as screen:
         screen.wait_for(READY)
         wait_for_header(screen, header_of("gpumon"))
-        screen.type("T")
-        screen.wait_for("Esc cancel")
+        screen.press("T", "Esc cancel")
         screen.type("\x1b[B")
         wait_for_header(screen, header_of("amber"))
-        screen.type("\x1b")
-        screen.wait_gone("Esc cancel")
+        screen.press_away("\x1b", "Esc cancel")
         wait_for_header(screen, header_of("gpumon"))
         assert not person.memory.exists()
         screen.type("T\x1b[B")
         wait_for_header(screen, header_of("amber"))
-        screen.type("\r")
-        screen.wait_gone("Esc cancel")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.press_away("\r", "Esc cancel")
+        screen.quit()
     assert person.memory.read_text() == "amber\n"
     with person.start() as screen:
         screen.wait_for(READY)
@@ -91,16 +87,12 @@ def test_a_theme_is_chosen_by_looking_and_remembered(person: Person) -> None:
 def test_every_screen_beneath_takes_the_theme(person: Person) -> None:
     with person.start() as screen:
         screen.wait_for(READY)
-        screen.type("\t\r")
-        screen.wait_gone(READY)
-        screen.type("T\x1b[B")
-        screen.wait_for("Esc cancel")
+        screen.press_away("\t\r", READY)
+        screen.press("T\x1b[B", "Esc cancel")
         wait_for_header(screen, header_of("amber"))
-        screen.type("\r")
-        screen.wait_gone("Esc cancel")
+        screen.press_away("\r", "Esc cancel")
         wait_for_header(screen, header_of("amber"))
-        screen.type("\x1b")
-        screen.wait_for(READY)
+        screen.press("\x1b", READY)
         wait_for_header(screen, header_of("amber"))
 
 
@@ -129,14 +121,11 @@ def test_a_theme_that_cannot_be_used_is_told_and_the_default_taken(person: Perso
         screen.wait_for("dashboard.memry")
     with person.start() as screen:
         screen.wait_for(READY)
-        screen.type("T")
-        screen.wait_for("mine +yours")
+        screen.press("T", "mine +yours")
         # It stands first; the default, under the cursor, is next.
-        screen.type("\x1b[A")
-        screen.wait_for("dashboard.memry")
+        screen.press("\x1b[A", "dashboard.memry")
         wait_for_header(screen, header_of("gpumon"))
-        screen.type("\r\x1b[B")
-        screen.wait_gone("dashboard.memry")
+        screen.press_away("\r\x1b[B", "dashboard.memry")
         screen.type("\x1b[B")
         wait_for_header(screen, header_of("amber"))
 

@@ -18,7 +18,6 @@ from gpumon.doctor.context import ExaminedMachine, pci_gpus
 from gpumon.doctor.report import doctor, examine
 from gpumon.model.snapshot import GpuStatus
 from tests.build import gpu
-from tests.command import run_here
 from tests.doctor.trees import PROCESSOR, Tree
 from tests.driver import Driver, h100
 from tests.makers.nvml_room import join_watchers
@@ -185,10 +184,3 @@ def test_nothing_heavy_is_imported_to_look_at_frameworks() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.stderr.strip() == ""
-
-
-@pytest.mark.parametrize("option", ["--demo", "--user=ann", "--gpus=0", "--readonly"])
-def test_options_of_the_dashboard_are_refused(option: str) -> None:
-    done = run_here(option, "doctor")
-    assert done.returncode == 2
-    assert "has no effect on gpumon doctor" in done.stderr

@@ -12,7 +12,6 @@ import pytest
 
 from gpumon.sampling.gpu_sampler import PATIENCE as PATIENCE_OF_A_LOOK
 from tests import fork_server
-from tests.command import run_here
 from tests.driver import GIB, Driver, Owner, h100
 from tests.scheduling.holding import holder
 from tests.screen import PATIENCE, Screen
@@ -210,26 +209,3 @@ def test_a_command_takes_its_place_as_a_shell_would_start_it(driver: Driver) -> 
     assert done.returncode == 7
     ignored = int(done.stdout.split()[1], 16)
     assert not ignored & (1 << (13 - 1)), "SIGPIPE is not ignored"
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["hot"],
-        ["--pid", "x"],
-        ["--pid", "0"],
-        ["--pid", "1,,2"],
-        ["--pid", "99999999999"],
-        ["--pid", "1", "idle"],
-        ["--pid", "1", "-n", "2"],
-        ["--timeout", "soon"],
-        ["--timeout", "0"],
-        ["--from", "x.csv"],
-        ["-n", "0"],
-    ],
-)
-def test_bad_options_are_one_sentence(arguments: list[str]) -> None:
-    done = run_here("wait", *arguments)
-    assert done.returncode == 2
-    assert done.stderr.startswith("gpumon: ")
-    assert done.stderr.count("\n") == 1

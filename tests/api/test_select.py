@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ import pytest
 import gpumon
 from gpumon.makers.source import NoSuchGpuError
 from gpumon.scheduling.choose import UncertainAllocationError
+from tests.command import run_program
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -22,12 +22,8 @@ if TYPE_CHECKING:
 
 
 def command(driver: Driver, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "gpumon", "select", *arguments],
-        env=driver.env(),
-        capture_output=True,
-        text=True,
-        check=True,
+    done = run_program(
+        [sys.executable, "-m", "gpumon", "select", *arguments], driver.env(), check=True
     )
     return done.stdout.strip()
 
@@ -46,11 +42,9 @@ def test_it_selects_what_the_command_selects(driver: Driver) -> None:
 @pytest.mark.usefixtures("driver")
 def test_a_program_gets_the_gpus_by_its_environment() -> None:
     chosen = gpumon.select(2)
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-c", "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"],
-        env=chosen.env,
-        capture_output=True,
-        text=True,
+        chosen.env,
         check=True,
     )
     assert done.stdout.strip().split(",") == list(chosen.uuids)

@@ -368,14 +368,6 @@ def test_the_demo_has_processes_to_end() -> None:
     assert f"{pid}:" in done.stdout
 
 
-def test_without_a_driver_it_says_so(tmp_path: Path) -> None:
-    done = fork_server.run(
-        [*END, "4711", "--yes"], {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith("gpumon: ")
-
-
 def test_many_processes_end_together(machine: Machine) -> None:
     # Together they hold less than the GPU has.
     with trainings(machine, 3) as pids:

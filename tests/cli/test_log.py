@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -22,6 +21,7 @@ from gpumon.text.formatting import cell_width
 from gpumon.text.status_line import StatusLine
 from tests import fork_server
 from tests.build import NOON, gpu, process, snapshot
+from tests.command import run_program
 from tests.recording.csv.command import logging, rows, run_log, wait_until
 from tests.screen import PATIENCE
 
@@ -254,7 +254,5 @@ assert [signal.getsignal(number) for number in (2, 15, 1)] == before
 
 
 def test_a_second_control_c_acts_at_once() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _TWICE], capture_output=True, text=True, check=False
-    )
+    done = run_program([sys.executable, "-c", _TWICE])
     assert (done.stdout, done.stderr) == ("interrupted\n", "")

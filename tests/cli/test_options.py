@@ -322,10 +322,7 @@ READING = {
 @pytest.mark.parametrize("command", READING)
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 def test_hosts_are_reached_over_ssh(
-    command: str,
-    before: bool,
-    driver: Driver,
-    tmp_path: Path,
+    command: str, before: bool, driver: Driver, tmp_path: Path
 ) -> None:
     client = tmp_path / "client"
     client.write_text('#!/bin/sh\necho "$@" >> reached\nexit 255\n')
@@ -364,12 +361,7 @@ def silent_prometheus() -> Iterator[tuple[str, list[str]]]:
 
 @pytest.mark.parametrize("command", ["dashboard", "snapshot", "select"])
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
-def test_prometheus_is_asked(
-    command: str,
-    before: bool,
-    driver: Driver,
-    tmp_path: Path,
-) -> None:
+def test_prometheus_is_asked(command: str, before: bool, driver: Driver, tmp_path: Path) -> None:
     words = READING[command]
     with silent_prometheus() as (url, asked):
         named = ["--prometheus", url]

@@ -17,6 +17,7 @@ from gpumon.model.time_shift import TimeShift
 from gpumon.recording.archive import Archive
 from gpumon.scheduling.locks import Locks
 from tests import fork_server
+from tests.command import run_program
 from tests.driver import GIB, Driver, Owner, h100, h100_mig, owners, rtx4090
 from tests.lives import NEEDS_ALL_PIDS
 from tests.recording.archive.archives import archived
@@ -195,25 +196,13 @@ def test_cards_that_are_left_out_are_sampled_too(driver: Driver) -> None:
     assert re.search(r"^  GPU 1 .* it is not among --gpus$", done.stderr, re.MULTILINE)
 
 
-def test_a_card_that_there_is_not_is_named(driver: Driver) -> None:
-    done = select(driver, "--gpus", "1,9")
-    assert done.returncode == 1
-    assert done.stderr == "gpumon: There is no GPU 9. This machine has GPUs 0 to 3.\n"
-
-
 MIB = 2**20
 
 
 def state_on_screen(driver: Driver, index: int) -> str:
     """What the table says of a card."""
-    done = subprocess.run(
-        [sys.executable, "-m", "gpumon", "snapshot"],
-        env={**driver.env(), "COLUMNS": "150"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=True,
+    done = run_program(
+        [sys.executable, "-m", "gpumon", "snapshot"], {**driver.env(), "COLUMNS": "150"}, check=True
     )
     gpus = done.stdout.partition("──")[0].splitlines()
     (line,) = [line for line in gpus if line.startswith(f" {index} ")]

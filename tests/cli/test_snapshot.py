@@ -28,6 +28,7 @@ from gpumon.model.snapshot import GPU_METRICS
 from gpumon.sampling.enrichment import Lookup
 from tests import fork_server
 from tests.build import GivenMachine
+from tests.command import run_program
 from tests.driver import GIB, MIB, Driver, Owner, gb10, h100, h100_mig, owners, rtx4090
 from tests.sampling.test_enrichment import FakeHost, Hang
 from tests.screen import PATIENCE, Screen
@@ -525,13 +526,7 @@ def test_a_filter_sees_what_was_looked_up() -> None:
 
 @pytest.mark.parametrize("terms", ["idle>1h", "!state:idle user:bo"])
 def test_that_one_sample_tells_nobody_idle_is_said_beside_it(terms: str) -> None:
-    done = subprocess.run(
-        [*GPUMON, "snapshot", "--demo", "--filter", terms],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=True,
-    )
+    done = run_program([*GPUMON, "snapshot", "--demo", "--filter", terms], check=True)
     assert re.fullmatch(r"gpumon: one sample cannot show idle processes: .*\n", done.stderr)
     assert " of 18 processes" in done.stdout
 
@@ -598,9 +593,7 @@ def test_one_sample_has_the_network_adapters_of_this_machine(form: str) -> None:
         pytest.skip("this machine has no network adapter")
     with Driver([h100()]) as driver:
         command = [*GPUMON, "snapshot", "--format", form]
-        told = subprocess.run(
-            command, env=driver.env(), capture_output=True, text=True, check=True
-        ).stdout
+        told = run_program(command, driver.env(), check=True).stdout
     if form == "json":
         found = {nic["name"] for nic in json.loads(told)["host"]["nics"]}
     else:

@@ -376,17 +376,3 @@ def test_a_standard_input_that_was_never_open_ends_nothing() -> None:
             stream.until(lambda one: one.written_at > begun + 7)
     finally:
         os.close(read)
-
-
-def test_an_output_that_cannot_be_written_is_said() -> None:
-    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
-        done = subprocess.run(
-            [*STREAM, "--demo"],
-            stdin=subprocess.DEVNULL,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            check=False,
-            timeout=PATIENCE,
-        )
-    assert done.returncode == 1
-    assert done.stderr == b"gpumon: cannot write to standard output: No space left on device.\n"

@@ -111,11 +111,3 @@ def test_the_demo_has_adapters_beside_gpus_and_a_lost_one() -> None:
         "GPU6": ["SYS", "NODE", "X", "SYS", "NODE", "1"],
     }
     assert "NUMA 1  processors 48-95" in ran.stdout
-
-
-def test_without_a_driver_it_says_why() -> None:
-    with Driver([h100()]) as driver:
-        driver.fail_init(9)
-        ran = topo(env=driver.env())
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert "The NVIDIA driver is not loaded." in ran.stderr

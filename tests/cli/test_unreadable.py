@@ -161,10 +161,7 @@ def test_the_error_of_another_file_is_not_said_to_be_that_of_standard_output(
 @pytest.mark.parametrize(
     "arguments",
     [
-        "theme check {}",
-        "report {}",
-        "watch --alerts {}",
-        "log --demo --for 1s {}/x.csv",
+        *("theme check {}", "report {}", "watch --alerts {}", "log --demo --for 1s {}/x.csv"),
         "run -- {}/x",
     ],
 )

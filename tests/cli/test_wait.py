@@ -147,12 +147,6 @@ def test_a_card_that_hangs_at_first_is_waited_for(driver: Driver) -> None:
         assert screen.wait_end() == 0
 
 
-def test_without_a_driver_there_is_nothing_to_wait_for() -> None:
-    done = run()
-    assert done.returncode == 1
-    assert "was not found" in done.stderr
-
-
 def test_a_driver_that_goes_and_comes_back_does_not_end_the_waiting(driver: Driver) -> None:
     with Screen(WAIT, env=driver.env(), columns=120) as screen:
         screen.wait_for("GPU 0:")

@@ -234,10 +234,7 @@ def test_the_environment_that_a_program_would_run_in_is_judged_the_others_are_li
     result = frameworks.torch(tree.case(environ=ENVIRON))
     assert verdict(result) is PASS
     assert result is not None
-    assert result.details == (
-        f"2.5.1+cu124  CUDA 12.4  {VENV}",
-        "2.9.0+cu130  CUDA 13.0  /usr",
-    )
+    assert result.details == (f"2.5.1+cu124  CUDA 12.4  {VENV}", "2.9.0+cu130  CUDA 13.0  /usr")
 
 
 @pytest.mark.parametrize(

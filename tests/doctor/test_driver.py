@@ -30,11 +30,8 @@ from tests.driver import Driver, h100
 def test_a_healthy_driver_passes(tree: Tree) -> None:
     case = tree.case()
     for check in (
-        gpus.gpus_on_the_bus,
-        nvidia_checks.kernel_module,
-        nvidia_checks.library,
-        nvidia_checks.cuda_library,
-        gpus.answer,
+        *(gpus.gpus_on_the_bus, nvidia_checks.kernel_module, nvidia_checks.library),
+        *(nvidia_checks.cuda_library, gpus.answer),
     ):
         assert verdict(check(case)) is PASS, words(check(case))
     assert "open" in words(nvidia_checks.kernel_module(case))

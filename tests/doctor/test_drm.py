@@ -106,10 +106,7 @@ def test_a_machine_with_only_an_amd_gpu_has_no_fault_for_lack_of_nvidias_driver(
         for result in examine(radeon.case(amd(), cuda=None, library=False))
         if result.section not in {"Terminal", "gpumon"}
     }
-    assert {result.verdict for result in results.values()} <= {
-        PASS,
-        UNKNOWN,
-    }, results
+    assert {result.verdict for result in results.values()} <= {PASS, UNKNOWN}, results
     assert "NVIDIA" not in " ".join(words(result) for result in results.values())
     left_out = {
         *("kernel module", "driver library", "CUDA library", "device files", "nvidia-uvm"),
@@ -138,9 +135,7 @@ def test_the_gpus_of_all_makers_are_counted(tree: Tree) -> None:
     assert f"{INTEL_SLOT}  Intel  xe" in result.details
 
 
-def test_gpus_are_read_although_nvidias_library_is_missing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_gpus_are_read_although_nvidias_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> None:
         raise OSError
 
@@ -235,19 +230,9 @@ def test_a_changed_parameter_of_xnack_is_told(radeon: Tree, value: str, told: st
 def test_machines_with_nvidia_alone_are_told_nothing_of_the_others(tree: Tree) -> None:
     case = tree.case()
     checks = (
-        *(
-            amd_checks.amd_driver,
-            intel_checks.intel_driver,
-            drm_checks.render_nodes,
-            amd_checks.compute_driver,
-        ),
-        *(
-            drm_checks.process_lists,
-            gpus.processor_gpus,
-            amd_checks.visible_amd,
-            intel_checks.visible_intel,
-            amd_checks.rocm,
-        ),
+        *(amd_checks.amd_driver, intel_checks.intel_driver, drm_checks.render_nodes),
+        *(amd_checks.compute_driver, drm_checks.process_lists, gpus.processor_gpus),
+        *(amd_checks.visible_amd, intel_checks.visible_intel, amd_checks.rocm),
     )
     assert [check(case) for check in checks] == [None] * len(checks)
 

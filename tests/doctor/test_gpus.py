@@ -144,10 +144,7 @@ def test_a_sleeping_card_is_told_and_left_asleep(tree: Tree) -> None:
 def test_nothing_is_said_of_cards_that_nobody_can_see(tree: Tree) -> None:
     case = tree.case(answer=SILENT)
     for check in (
-        gpus.answering,
-        nvidia_checks.persistence,
-        gpus.memory_health,
-        nvidia_checks.profiling,
+        *(gpus.answering, nvidia_checks.persistence, gpus.memory_health, nvidia_checks.profiling),
         gpus.asleep,
     ):
         assert check(case) is None

@@ -12,9 +12,10 @@ import pytest
 
 from tests.demo import COARSE_DEMO
 from tests.driver import GIB, Driver, Owner, h100, owners
+from tests.e2e.demo import READY
 from tests.e2e.test_past import GPUMON
 from tests.e2e.test_state_help import cool, hot, wait_for_samples
-from tests.e2e.test_terminal import CAN_SEND, READY
+from tests.e2e.test_terminal import CAN_SEND
 from tests.lives import NEEDS_ALL_PIDS
 from tests.screen import PATIENCE, Screen
 

@@ -18,6 +18,7 @@ from gpumon.system.terminal_replies import REPLY_SECONDS
 from gpumon.ui.terminal import background
 from gpumon.ui.terminal.background import QUERY, BackgroundReply, hinted_light, may_query
 from tests.clock import HandClock
+from tests.command import run_program
 from tests.driver import Driver, h100
 from tests.screen import Screen
 
@@ -189,11 +190,7 @@ def test_a_quit_key_before_the_reply_does_not_kill_it(machine: dict[str, str]) -
 
 @pytest.mark.parametrize(
     ("options", "variables"),
-    [
-        (["--theme", "gpumon"], {}),
-        ([], {"GPUMON_THEME": "gpumon"}),
-        ([], {"NO_COLOR": "1"}),
-    ],
+    [(["--theme", "gpumon"], {}), ([], {"GPUMON_THEME": "gpumon"}), ([], {"NO_COLOR": "1"})],
 )
 def test_it_is_not_asked_where_it_makes_no_difference(
     options: list[str], variables: dict[str, str], machine: dict[str, str]
@@ -223,7 +220,7 @@ def test_tmux_is_left_without_a_reply(machine: dict[str, str], tmp_path: Path) -
 
     def pane() -> str:
         command = [*tmux, "capture-pane", "-p"]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return run_program(command, check=True).stdout
 
     def wait_for(text: str) -> None:
         deadline = time.monotonic() + 40

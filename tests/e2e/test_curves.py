@@ -11,6 +11,7 @@ import pytest
 from gpumon.config.ui_state import NAME, UiState, load
 from tests.demo import COARSE_DEMO
 from tests.e2e.test_past import await_past
+from tests.e2e.test_terminal import GPUMON
 from tests.screen import Screen
 
 if TYPE_CHECKING:
@@ -54,10 +55,7 @@ def test_c_cycles_the_small_graph_and_the_page_of_a_card_has_charts_over_a_time_
         for value in ("temp", "SMs", "DRAM", "util", "mem", "power"):
             screen.press("c", rf"(?m)°C .*  {value} 60 s$")
         screen.press("\t\r", r"The last 5 minutes[\s\S]*utilisation[\s\S]*100%┤[\s\S]*700W┤╌")
-        for key, title in (
-            ("1", "The last minute"),
-            ("4", "All that was seen: 4h"),
-        ):
+        for key, title in (("1", "The last minute"), ("4", "All that was seen: 4h")):
             screen.press(key, title)
         screen.press("\x1b", "GPU-MEM▼")
         screen.quit()
@@ -97,3 +95,20 @@ def test_a_click_on_a_large_graph_points_at_its_card_and_another_opens_it(tmp_pa
         screen.click(screen.rows()[y].index(title) + 20, y)
         screen.click(screen.rows()[y].index(title) + 20, y)
         screen.wait_for(r"GPU 5 [\s\S]*The last 5 minutes")
+
+
+@pytest.mark.slow
+def test_one_window_for_all_screens_is_chosen_by_the_same_keys() -> None:
+    with Screen([*GPUMON, "--demo"], dict(os.environ), 200, 50) as screen:
+        screen.wait_until_live()
+        screen.wait_for(r"-5m .* now")
+        screen.press("1", r"-1m .* now")
+        screen.wait_for("charts: the last minute")
+        screen.press("\t\r", "The last minute")
+        screen.press("3", "The last 30 minutes")
+        screen.press("\x1b", r"-30m .* now[\s\S]*GPU-MEM▼")
+        screen.press("\t", r"\n▸.* ann")
+        screen.press("\r", "The last 30 minutes")
+        screen.press("4", "All that was seen")
+        screen.press("\x1b", "GPU-MEM▼")
+        screen.press("u", "── ann all that was seen")

@@ -176,9 +176,7 @@ def point_at(screen: Screen, pid: int) -> None:
 
 
 @pytest.mark.slow
-def test_the_tree_shows_the_children_their_tags_go_with_it_and_users_narrow(
-    tmp_path: Path,
-) -> None:
+def test_the_tree_shows_the_children_their_tags_go_with_it_and_users_narrow(tmp_path: Path) -> None:
     commands = [RUNAWAY, TRAINING]
     with machine(tmp_path, commands, children=6, columns=180, lines=60) as (screen, started, _):
         loader = min(lives.children(started[0].pid))

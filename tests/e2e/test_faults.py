@@ -17,12 +17,14 @@ import pytest
 
 import gpumon
 from gpumon.system.resource_errors import lack_behind
+from tests.command import run_program
 from tests.demo import COARSE_DEMO
 from tests.driver import GIB, Driver, Owner, h100, owners
+from tests.e2e.demo import READY
 from tests.e2e.test_live_screen import gpu_line, wait_for_line, words_of
-from tests.e2e.test_terminal import READY, left_clean, whole
+from tests.e2e.test_terminal import left_clean, whole
 from tests.lives import needs
-from tests.screen import PATIENCE, Screen
+from tests.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,11 +99,8 @@ def test_what_a_card_refuses_for_a_moment_is_back_by_itself(driver: Driver) -> N
 
 
 ASKED_AT_FIRST = [
-    "nvmlDeviceGetHandleByIndex_v2",
-    "nvmlDeviceGetUUID",
-    "nvmlDeviceGetMemoryInfo_v2",
-    "nvmlDeviceGetComputeRunningProcesses_v3",
-    None,
+    *("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo_v2"),
+    *("nvmlDeviceGetComputeRunningProcesses_v3", None),
 ]
 
 
@@ -148,14 +147,7 @@ def test_commands_use_the_cards_beside_one_that_hangs(driver: Driver, function: 
     driver.cards[1].temperature = 44
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "gpumon", *arguments],
-            env=driver.env(),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=True,
-        )
+        return run_program([sys.executable, "-m", "gpumon", *arguments], driver.env(), check=True)
 
     hanging, sound = json.loads(run("snapshot", "--format", "json").stdout)["gpus"]
     assert (hanging["index"], hanging["status"]) == (0, "no answer")
@@ -321,14 +313,10 @@ def test_where_few_files_can_be_opened_no_command_ends_with_a_traceback(
 ) -> None:
     for card in driver.cards:
         card.utilization_gpu = 0
-    done = subprocess.run(
+    done = run_program(
         ["sh", "-c", f"ulimit -n {files}; exec {sys.executable} -m gpumon {command}"],
-        env={**driver.env(), "PYTHONPATH": str(Path(gpumon.__file__).parents[1])},
+        {**driver.env(), "PYTHONPATH": str(Path(gpumon.__file__).parents[1])},
         cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert "Traceback" not in done.stderr
     assert done.returncode == 0 or done.stderr.splitlines()[-1] == NO_FILES
@@ -348,24 +336,15 @@ def test_where_no_thread_can_be_started_the_dashboard_says_so(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["snapshot"],
-        ["log", "run.csv"],
-        ["select"],
-        ["wait"],
-        ["run", "--", "touch", "it-ran"],
-    ],
+    [["snapshot"], ["log", "run.csv"], ["select"], ["wait"], ["run", "--", "touch", "it-ran"]],
 )
 def test_where_no_thread_can_be_started_every_command_says_so(
     driver: Driver, arguments: list[str], tmp_path: Path
 ) -> None:
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-c", STARVED, "16000", "4000", *arguments],
-        env={**driver.env(), "PYTHONPATH": str(Path(gpumon.__file__).parents[1])},
+        {**driver.env(), "PYTHONPATH": str(Path(gpumon.__file__).parents[1])},
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, NO_THREAD)
     assert "Traceback" not in done.stderr
@@ -373,13 +352,7 @@ def test_where_no_thread_can_be_started_every_command_says_so(
 
 
 def test_where_no_thread_can_be_started_a_check_of_doctor_says_so(driver: Driver) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", STARVED, "16000", "4000", "doctor"],
-        env=driver.env(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_program([sys.executable, "-c", STARVED, "16000", "4000", "doctor"], driver.env())
     assert (done.returncode, done.stderr) == (1, "")
     said = " ".join(done.stdout.split())
     assert f"FAIL answer The GPUs cannot be read: {NO_THREAD.removeprefix('gpumon: ')}" in said
@@ -498,7 +471,10 @@ def test_after_a_stop_that_nobody_announced_it_goes_on_and_can_be_left() -> None
 def test_without_anything_to_read_keys_from_it_says_what_to_use(closed: str) -> None:
     with Screen(["sh", "-c", f"exec {closed}; exec {sys.executable} -m tests.demo"]) as screen:
         assert screen.wait_end() == 1
-        assert "use gpumon snapshot" in " ".join(screen.text().split())
+        said = said_by(screen)
+        assert "standard input is not a terminal" in said
+        assert "use gpumon snapshot" in said
+        assert b"\x1b" not in screen.output
         assert screen.attributes() == screen.attributes_before
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from gpumon.ui.startup import first_styles
 from gpumon.ui.terminal.styles import COLOURS_256, TRUE_COLOUR, sgr_styles
 from tests.bench.line import Line
 from tests.bench.sight import Sight
+from tests.command import run_program
 from tests.demo import COARSE_DEMO
 from tests.driver import Driver, Owner, a100
 from tests.screen import Screen
@@ -186,27 +186,16 @@ def look(styles: SgrStyles, style: str) -> str:
 
 def test_the_first_picture_imports_no_textual() -> None:
     program = "import sys, gpumon.ui.startup; print('textual' in sys.modules)"
-    told = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    told = run_program([sys.executable, "-c", program], check=True)
     assert told.stdout.strip() == "False"
 
 
 LATER = {
     *("argparse", "asyncio", "difflib", "inspect", "pathlib", "pickle", "platformdirs", "psutil"),
     *("rich", "shutil", "tempfile", "tomli", "tomllib", "typing_extensions"),
-    *(
-        "gpumon.config.reading",
-        "gpumon.kill.session",
-        "gpumon.filters.language",
-        "gpumon.host.workloads",
-    ),
-    *(
-        "gpumon.kill.signals",
-        "gpumon.scheduling.locks",
-        "gpumon.recording.memory.recording",
-        "gpumon.ui.app",
-    ),
+    *("gpumon.config.reading", "gpumon.kill.session", "gpumon.filters.language"),
+    *("gpumon.host.workloads", "gpumon.kill.signals", "gpumon.scheduling.locks"),
+    *("gpumon.recording.memory.recording", "gpumon.ui.app"),
 }
 """What takes long to import, and nothing of which is in the first picture."""
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import csv
 import os
 import re
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.command import run_program
 from tests.demo import COARSE_DEMO
 from tests.e2e.test_terminal import CAN_SEND, GPUMON, left_clean
 from tests.screen import Screen
@@ -151,9 +151,7 @@ def test_a_process_of_an_open_host_is_ended_and_its_memory_returns() -> None:
     ],
 )
 def test_without_a_terminal_it_says_what_it_cannot_do(arguments: list[str], told: str) -> None:
-    done = subprocess.run(
-        [*GPUMON, *arguments], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
-    )
+    done = run_program([*GPUMON, *arguments])
     assert done.returncode in (1, 2)
     assert told in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.model.time_shift import TimeShift
+from tests.command import run_program
 from tests.driver import Driver, h100
 from tests.recording.archive.archives import archived, demo_samples
 from tests.screen import PATIENCE, Screen
@@ -129,9 +130,7 @@ def test_what_a_killed_log_wrote_is_shown(driver: Driver, tmp_path: Path) -> Non
     folder = tmp_path / "history"
     with keeping(env) as running:
         wait_for_bytes(folder, 8000)
-        again = subprocess.run(
-            [*GPUMON, "log", "--local"], env=env, capture_output=True, text=True, check=False
-        )
+        again = run_program([*GPUMON, "log", "--local"], env)
         assert again.returncode == 1
         assert f"(PID {running.pid}) already" in again.stderr
         running.send_signal(signal.SIGKILL)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from tests.command import run_program
 from tests.driver import Driver, h100
 from tests.lives import needs
 from tests.screen import Screen
@@ -70,12 +71,8 @@ def test_errors_of_the_kernel_log_are_on_the_screen_and_in_gpumon_doctor(
             screen.wait_for(r"▲ XID 119 at ")
             assert "evil" not in screen.text()
             screen.quit()
-        found = subprocess.run(
-            [*own, sys.executable, "-m", "gpumon", "doctor"],
-            env={**driver.env(), "COLUMNS": "200"},
-            capture_output=True,
-            text=True,
-            check=False,
+        found = run_program(
+            [*own, sys.executable, "-m", "gpumon", "doctor"], {**driver.env(), "COLUMNS": "200"}
         ).stdout
     words = " ".join(found.split())
     assert "GPU 0: XID 48 " in words

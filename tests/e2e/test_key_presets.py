@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.demo import COARSE_DEMO
-from tests.screen import Screen
+from tests.e2e.demo import demo
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tests.screen import Screen
 
 READY = r"18 processes[\s\S]*\n q quit"
 
@@ -33,8 +34,7 @@ def test_vim_scrolls_the_help_page_and_a_slash_begins_a_search() -> None:
     def begins(screen: Screen) -> str:
         return screen.rows()[2][:20].strip()
 
-    with Screen(COARSE_DEMO, columns=80) as screen:
-        screen.wait_for(READY)
+    with demo(columns=80) as screen:
         screen.press("?", r"↑↓ G g j k scroll[\s\S]*/ and words to search[\s\S]*\n  Find")
         screen.type("j")
         screen.wait(lambda it: begins(it).startswith("/"), "waiting for the second line")
@@ -53,8 +53,7 @@ def test_vim_scrolls_the_help_page_and_a_slash_begins_a_search() -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("vim")
 def test_vim_moves_on_the_dashboard_and_in_the_dialog_and_ends_with_shift() -> None:
-    with Screen(COARSE_DEMO, lines=40) as screen:
-        screen.wait_for(READY)
+    with demo(lines=40) as screen:
         screen.press("j", "▸")
         first = marked(screen)
         screen.type("j")
@@ -81,8 +80,7 @@ def test_vim_moves_on_the_dashboard_and_in_the_dialog_and_ends_with_shift() -> N
 
 @pytest.mark.usefixtures("vim")
 def test_vim_scrolls_pages_and_types_where_one_types() -> None:
-    with Screen(COARSE_DEMO, lines=15) as screen:
-        screen.wait_for(r"\n q quit")
+    with demo(lines=15) as screen:
         screen.press("\t\r", r" 1–13 of ")
         screen.press("j", r" 2–14 of ")
         screen.press("k", r" 1–13 of ")
@@ -93,8 +91,7 @@ def test_vim_scrolls_pages_and_types_where_one_types() -> None:
 
 
 def test_j_does_nothing_in_the_usual_keys() -> None:
-    with Screen(COARSE_DEMO) as screen:
-        screen.wait_for(READY)
+    with demo() as screen:
         # Hands that know vim go down first, then up: nothing may ask to end a process.
         screen.press("jjk", "choose a process first")
         assert not marked(screen)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ import pytest
 
 from gpumon.host.processes import ProcessReader
 from gpumon.text.formatting import fit
+from tests.command import run_program
 from tests.driver import GIB, Driver, Owner, h100, h100_mig, owners, rtx4090, settle
 from tests.lives import NEEDS_ALL_PIDS, user_name
 from tests.screen import Screen
@@ -111,10 +111,7 @@ def test_what_the_dashboard_does_not_show_is_asked_for_at_every_sample_by_a_log_
 
 
 def test_live_processes_are_shown_with_their_owners_and_go_when_they_end(driver: Driver) -> None:
-    with (
-        owners(3, ["python", "train.py", "--lr", "3e-4"]) as started,
-        screen_of(driver) as screen,
-    ):
+    with owners(3, ["python", "train.py", "--lr", "3e-4"]) as started, screen_of(driver) as screen:
         pids = [process.pid for process in started]
         driver.cards[2].processes = [Owner(pids[0], memory=5 * GIB, sm=7)]
         driver.cards[3].processes = [Owner(pids[1], memory=GIB), Owner(pids[2], memory=2 * GIB)]
@@ -288,13 +285,7 @@ def test_old_drivers_that_lack_functions_are_read_by_older_ones(without: list[st
         card = driver.cards[0]
         card.memory_used, card.utilization_gpu, card.temperature = 9 * GIB, 42, 51
         card.processes = [Owner(started[0].pid, memory=GIB)]
-        done = subprocess.run(
-            [*GPUMON, "snapshot", "--format", "json"],
-            env=driver.env(),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        done = run_program([*GPUMON, "snapshot", "--format", "json"], driver.env(), check=True)
         shown = json.loads(done.stdout)
         assert shown["gpus"][0]["utilization_gpu_percent"] == 42
         assert shown["gpus"][0]["temperature_gpu_celsius"] == 51

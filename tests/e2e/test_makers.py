@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import fork_server, tree_machine
+from tests.command import run_program
 from tests.driver import Driver, Owner, h100
 from tests.makers.amd import machines
 from tests.makers.drm.trees import write
@@ -181,13 +182,7 @@ def test_a_machine_with_gpus_of_three_makers_shows_all_and_a_cuda_job_gets_nvidi
         assert machine.printed("select") == f"{driver.cards[0].uuid}\n"
         driver.cards[0].processes = [Owner(os.getpid(), memory=GIB)]
         driver.cards[1].processes = [Owner(os.getpid(), memory=GIB)]
-        refused = subprocess.run(
-            [*machine.command, "select"],
-            env=machine.env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        refused = run_program([*machine.command, "select"], machine.env)
         assert refused.returncode == 1
         assert "it is AMD's, and a job gets NVIDIA's: --backend amdgpu selects it" in (
             refused.stderr
@@ -219,10 +214,7 @@ def test_a_processors_gpu_stays_out_of_the_way_until_it_is_asked_for(tmp_path: P
 
 def test_an_amd_gpu_is_waited_for(amd: Machine) -> None:
     waiting = subprocess.Popen(
-        [*amd.command, "wait", "--timeout", "60"],
-        env=amd.env,
-        stderr=subprocess.PIPE,
-        text=True,
+        [*amd.command, "wait", "--timeout", "60"], env=amd.env, stderr=subprocess.PIPE, text=True
     )
     assert waiting.stderr is not None
     with waiting:

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
+from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.recording.csv.files import log_files
 from tests.build import NOON, gpu, process, snapshot
+from tests.command import run_program
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.lives import NEEDS_ALL_PIDS
 from tests.report.logs import write_log
@@ -232,8 +235,7 @@ def test_a_log_that_cannot_be_written_is_told_before_the_screen(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
-    [("", "empty"), ("a,b\n1,2\n", "line 1"), (None, "no")],
+    ("content", "words"), [("", "empty"), ("a,b\n1,2\n", "line 1"), (None, "no")]
 )
 def test_what_is_no_log_is_told_in_a_sentence(
     tmp_path: Path, content: str | None, words: str
@@ -258,9 +260,7 @@ def test_a_replay_says_how_many_lines_are_damaged_as_a_report_does(tmp_path: Pat
         lines = path.read_bytes().splitlines(keepends=True)
         lines[place] = b"garbage\n"
         path.write_bytes(b"".join(lines))
-    told = subprocess.run(
-        [*GPUMON, "report", str(log)], capture_output=True, text=True, check=True
-    ).stdout
+    told = run_program([*GPUMON, "report", str(log)], check=True).stdout
     damaged = "day.csv has 2 damaged lines, the first is line 101; unreadable values"
     assert damaged in " ".join(told.split())
     for argument in ("--paused", "--speed=10"):
@@ -391,3 +391,19 @@ def test_a_held_picture_stays_what_it_is_however_often_it_is_drawn() -> None:
         screen.wait_for(r"(?m)^ gpumon .{170,179}0\.1s$")
         screen.resize(200, 50)
         screen.wait(lambda it: it.text() == held, "the same picture")
+
+
+XID = Accident(NOON + 10.5, AccidentKind.ERROR_CODE, "GPU-0", 31, 41233, "python")
+
+
+def test_x_lists_accidents_and_enter_goes_to_their_moment(tmp_path: Path) -> None:
+    python = replace(process(41233, user="chen"), name="python", command=("python", "train.py"))
+    samples = [snapshot(NOON + at, processes=(python,) * (at < 11)) for at in range(60)]
+    told = [replace(each, accidents=(XID,) * (each.time > XID.time)) for each in samples]
+    log = write_log(tmp_path / "run.csv", zip(told, map(float, range(60)), strict=True))
+    command = [*GPUMON, "replay", "--paused", str(log)]
+    with Screen(command, dict(os.environ, TZ="UTC"), 100, 30) as screen:
+        screen.wait_for(r"41233 chen")
+        screen.press("x", r"▸ \d\d:\d\d 0 +XID 31 +41233 python of chen +41233 python.* ≥ 24\.0")
+        screen.wait_for(r"command: python train\.py")
+        screen.press("\r", r"\A[^\n]*:\d\d:10[^\n]*\n[\s\S]*41233 chen")

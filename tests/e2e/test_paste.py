@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.demo import COARSE_DEMO
-from tests.screen import Screen
+from tests.e2e.demo import demo
 
 READY = r"\n q quit"
 ESCAPE, CONTROL_P = "\x1b", "\x10"
@@ -18,8 +17,7 @@ def pasted(text: str) -> str:
 
 @pytest.mark.slow
 def test_pasted_text_has_the_effect_of_typing_it() -> None:
-    with Screen(COARSE_DEMO, columns=120) as screen:
-        screen.wait_for(READY)
+    with demo(columns=120) as screen:
         # A colon follows no word: the last valid filter on the way there applies.
         for together in ("/foo:", pasted("/foo:"), "/" + pasted("foo:"), pasted("/foo:\nq")):
             screen.press(together, r'of 18 processes · /foo ─[\s\S]*\n /foo:[\s\S]*no term "foo"')

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.scheduling.locks import Locks
+from tests.command import run_program
 from tests.driver import GIB, Driver, Owner, h100
-from tests.screen import PATIENCE, Screen
+from tests.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,14 +62,8 @@ def test_one_sample_tells_of_reservations_too(driver: Driver, tmp_path: Path) ->
     locks = Locks(str(tmp_path / "locks"), os.environ)
     reservation = locks.take([driver.cards[0].uuid], "python train.py")
     table, told = (
-        subprocess.run(
-            [sys.executable, "-m", "gpumon", "snapshot", "--format", form],
-            env=driver.env(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=True,
+        run_program(
+            [sys.executable, "-m", "gpumon", "snapshot", "--format", form], driver.env(), check=True
         ).stdout
         for form in ("table", "json")
     )

@@ -19,6 +19,7 @@ import pytest
 
 from gpumon.sampling.gpu_sampler import PATIENCE as LOOK_PATIENCE
 from gpumon.scheduling.locks import Locks
+from tests.command import run_program
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.lives import NEEDS_ALL_PIDS, needs
 from tests.recording.csv.command import wait_until
@@ -273,15 +274,7 @@ def test_a_signal_reaches_the_command(driver: Driver, tmp_path: Path, name: str)
 
 def test_what_is_ignored_before_is_ignored_in_the_command(driver: Driver) -> None:
     job = shlex.join([*RUN, *script("kill -HUP $$", "echo survived")])
-    done = subprocess.run(
-        ["sh", "-c", f"trap '' HUP; exec {job}"],
-        env=driver.env(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = run_program(["sh", "-c", f"trap '' HUP; exec {job}"], driver.env())
     assert done.stdout == "survived\n"
 
 
@@ -631,15 +624,7 @@ def test_why_it_waits_is_said_once_where_no_line_can_be_rewritten(driver: Driver
     for card in driver.cards:
         card.fail("nvmlDeviceGetName", 999)
     env = {**driver.env(), "CUDA_VISIBLE_DEVICES": "0"}
-    done = subprocess.run(
-        [*RUN, "--wait=3s", "--", "true"],
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = run_program([*RUN, "--wait=3s", "--", "true"], env)
     assert done.returncode == 124
     waiting, gave_up = done.stderr.splitlines()
     assert waiting.startswith("gpumon: waiting for 1 GPU: CUDA_VISIBLE_DEVICES is set")

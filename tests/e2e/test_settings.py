@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
+from tests.command import run_program
 from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    Started: TypeAlias = Callable[..., Screen]
     from pathlib import Path
 
 GPUMON = [sys.executable, "-m", "gpumon"]
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Callable[..., Screen]:
+def started(tmp_path: Path) -> Started:
     """Starts gpumon with this in its file, these arguments and variables."""
 
     def start(text: str, *arguments: str, columns: int = 120, **variables: str) -> Screen:
@@ -40,7 +42,7 @@ def heading(screen: Screen) -> str:
     return next(line for line in screen.rows() if "COMMAND" in line)
 
 
-def test_interval_columns_and_order_are_those_of_the_file(started: Callable[..., Screen]) -> None:
+def test_interval_columns_and_order_are_those_of_the_file(started: Started) -> None:
     text = """
 interval = 7
 columns = ["user", "age", "memory_used"]
@@ -56,9 +58,7 @@ sort = {column = "age", descending = false}
         assert ages == sorted(ages, key=lambda age: ("mhd".index(age[-1]), int(age[:-1])))
 
 
-def test_the_command_line_goes_over_a_variable_and_that_over_the_file(
-    started: Callable[..., Screen],
-) -> None:
+def test_the_command_line_goes_over_a_variable_and_that_over_the_file(started: Started) -> None:
     text = 'interval = 7\ncolumns = ["age"]\nunits = {memory = "GB"}\n'
     variables = {"GPUMON_INTERVAL": "6", "GPUMON_COLUMNS": "user"}
     with started(text, "-n", "5", **variables) as screen:
@@ -67,7 +67,7 @@ def test_the_command_line_goes_over_a_variable_and_that_over_the_file(
         screen.wait_for("/85\\.5G")
 
 
-def test_thresholds_and_units_are_those_of_the_file(started: Callable[..., Screen]) -> None:
+def test_thresholds_and_units_are_those_of_the_file(started: Started) -> None:
     text = 'units = {memory = "GB", temperature = "F"}\n[thresholds]\nidle_after = "7d"\n'
     with started(text) as screen:
         # The past has been seen, and all cards are drawn.
@@ -78,7 +78,7 @@ def test_thresholds_and_units_are_those_of_the_file(started: Callable[..., Scree
         assert "79.6G" not in told
 
 
-def test_read_only_by_the_file_ends_nothing(started: Callable[..., Screen]) -> None:
+def test_read_only_by_the_file_ends_nothing(started: Started) -> None:
     with started("readonly = true\n") as screen:
         heading(screen)
         screen.press("\x1b[B\x1b[B", "▸")
@@ -96,7 +96,7 @@ sort_before = "A"
 """
 
 
-def test_changed_keys_do_what_they_are_for(started: Callable[..., Screen]) -> None:
+def test_changed_keys_do_what_they_are_for(started: Started) -> None:
     with started(KEYS, columns=160) as screen:
         heading(screen)
         # What was a key is none, and letters are letters where one types.
@@ -119,9 +119,7 @@ def test_changed_keys_do_what_they_are_for(started: Callable[..., Screen]) -> No
 
 
 @pytest.mark.slow
-def test_a_click_on_the_footer_does_what_the_word_says_whatever_its_key(
-    started: Callable[..., Screen],
-) -> None:
+def test_a_click_on_the_footer_does_what_the_word_says_whatever_its_key(started: Started) -> None:
     with started('[keys]\nend = "t"\ntree = "k"\nfilter = "f5"\n', columns=160) as screen:
         heading(screen)
         screen.press("\x1b[B\x1b[B", "t end…")
@@ -133,9 +131,7 @@ def test_a_click_on_the_footer_does_what_the_word_says_whatever_its_key(
 
 
 @pytest.mark.slow
-def test_sentences_and_footers_call_changed_keys_by_their_names(
-    started: Callable[..., Screen],
-) -> None:
+def test_sentences_and_footers_call_changed_keys_by_their_names(started: Started) -> None:
     text = """
 [keys]
 change_side = "f6"
@@ -164,9 +160,7 @@ chart_1m = "f12"
         )
 
 
-def test_a_clash_of_keys_is_told_at_the_start_and_the_usual_key_stays(
-    started: Callable[..., Screen],
-) -> None:
+def test_a_clash_of_keys_is_told_at_the_start_and_the_usual_key_stays(started: Started) -> None:
     with started('[keys]\nmine = "t"\n', columns=160) as screen:
         screen.wait_for(
             'config.toml, line 2: keys.mine: t is already the key for "tree": give tree another one'
@@ -184,7 +178,7 @@ def test_a_clash_of_keys_is_told_at_the_start_and_the_usual_key_stays(
     ],
 )
 def test_a_broken_file_is_told_on_screen_and_defaults_hold(
-    text: str, words: str, started: Callable[..., Screen]
+    text: str, words: str, started: Started
 ) -> None:
     with started(text) as screen:
         screen.wait_for(words)
@@ -199,13 +193,13 @@ def test_a_broken_file_is_told_of_on_standard_error_by_commands(tmp_path: Path) 
     path.write_text("themee = 1\n", encoding="utf-8")
     env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "GPUMON_UNITS": "GB"}
     command = [*GPUMON, "snapshot", "--demo"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    done = run_program(command, env, check=True)
     assert done.stderr == (
         f"gpumon: {path}, line 1: unknown setting themee (did you mean theme?).\n"
     )
     assert "/85.5G" in done.stdout
     command += ["--format", "json"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    done = run_program(command, env, check=True)
     assert done.stderr == "", "no program's format depends on it"
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.demo import COARSE_DEMO
 from tests.driver import Driver, h100
+from tests.e2e.demo import demo
 from tests.e2e.test_fleet import ALL, FLEET
 from tests.e2e.test_past import samples_of, screen_of
-from tests.e2e.test_terminal import READY
 from tests.screen import Screen
 
 DOWN, ESCAPE, TAB = "\x1b[B", "\x1b", "\t"
@@ -77,8 +77,7 @@ def test_a_gpu_under_the_cursor_is_explained_first(
 
 @pytest.mark.slow
 def test_a_process_and_the_pages_are_explained_and_without_a_cursor_the_keys_come_first() -> None:
-    with Screen(COARSE_DEMO) as screen:
-        screen.wait_for(READY)
+    with demo() as screen:
         screen.wait_for(r"idle ≥?3h3\dm")
         ask(screen)
         screen.wait_for(TOP + "Find ")

@@ -12,6 +12,7 @@ import pytest
 
 from gpumon.ui.view.timeline import SIGNS
 from tests.demo import COARSE_DEMO
+from tests.e2e.demo import READY, demo
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 GPUMON = [sys.executable, "-m", "gpumon"]
 DEMO = [*GPUMON, "--demo"]
-READY = r"GPU-MEM▼[\s\S]*ann [\s\S]*\n q quit"
-"""Frames are drawn from the top: with the footer a frame is whole."""
 CAN_SEND = r"(no children|\+ \d+ child)[\s\S]*Send TERM"
 """The button has its name before it can be pressed: while children are looked for it cannot."""
 
@@ -77,8 +76,7 @@ def whole(screen: Screen) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_and_leaves_the_terminal_as_it_was(number: signal.Signals) -> None:
-    with Screen(COARSE_DEMO) as screen:
-        screen.wait_for(READY)
+    with demo() as screen:
         screen.signal(number)
         assert screen.wait_end() == -number
         assert left_clean(screen)
@@ -159,8 +157,7 @@ def test_a_crash_restores_the_terminal_before_it_says_what_happened() -> None:
 
 @pytest.mark.slow
 def test_a_terminal_that_takes_no_output_does_not_keep_it_alive() -> None:
-    with Screen([*COARSE_DEMO, "-n", "0.1"], columns=200, lines=50) as screen:
-        screen.wait_for(READY)
+    with demo("-n", "0.1", columns=200, lines=50) as screen:
         screen.hold()
         # Each of these asks for a whole repaint by Textual itself: the pty and all queues fill up,
         # and its event loop blocks.
@@ -175,8 +172,7 @@ def test_a_terminal_that_takes_no_output_does_not_keep_it_alive() -> None:
 
 @pytest.mark.slow
 def test_keys_on_a_terminal_that_takes_no_output_do_not_block_it() -> None:
-    with Screen([*COARSE_DEMO, "-n", "0.1"]) as screen:
-        screen.wait_for(READY)
+    with demo("-n", "0.1") as screen:
         screen.hold()
         for _ in range(100):
             screen.type("\x1b[BPMC")
@@ -198,8 +194,7 @@ def test_a_signal_in_the_moment_it_takes_the_terminal_gives_it_back(number: sign
 
 
 def test_a_picture_that_was_held_is_followed_by_the_present_and_not_by_the_next_sample() -> None:
-    with Screen([*COARSE_DEMO, "-n", "60"]) as screen:
-        screen.wait_for(READY)
+    with demo("-n", "60") as screen:
         screen.press("p", "PAUSED")
         screen.press_away("p", "PAUSED")
         screen.press_away("?", " q quit")
@@ -208,15 +203,13 @@ def test_a_picture_that_was_held_is_followed_by_the_present_and_not_by_the_next_
 
 
 def test_a_dropped_connection_ends_it() -> None:
-    with Screen(COARSE_DEMO) as screen:
-        screen.wait_for(READY)
+    with demo() as screen:
         screen.hang_up()
         assert screen.process.wait(PATIENCE) in (-signal.SIGHUP, 128 + signal.SIGHUP)
 
 
 def test_any_size_at_any_moment_shows_what_a_fresh_start_at_that_size_shows() -> None:
-    with Screen(COARSE_DEMO) as screen:
-        screen.wait_for(READY)
+    with demo() as screen:
         for columns, lines in ((200, 50), (1, 1), (60, 15), (30, 5), (300, 80), (2, 60), (80, 24)):
             screen.resize(columns, lines)
         screen.wait(whole, "waiting for the dashboard at its last size")
@@ -350,8 +343,7 @@ def test_keys_and_clicks_sort_the_users_and_leave_the_processes_as_they_were() -
 
 
 def test_the_cursor_stays_on_its_process_whatever_the_sort_does() -> None:
-    with Screen(COARSE_DEMO) as screen:
-        screen.wait_for(READY)
+    with demo() as screen:
         text = screen.press("\x1b[B\x1b[B", r"▸.*erin")
         assert text.count("▸") == 1
         for key, heading in (
@@ -369,8 +361,7 @@ def test_the_cursor_stays_on_its_process_whatever_the_sort_does() -> None:
 def test_a_filter_that_arrives_in_one_packet_loses_no_letter_and_keys_after_it_are_commands() -> (
     None
 ):
-    with Screen(COARSE_DEMO) as screen:
-        screen.wait_for(READY)
+    with demo() as screen:
         for keys in ("/dara", "j/dara", "/dor\x7f\x7fara", "/xx\x15dara"):
             screen.press(keys, r"\d of 18 processes · /dara ")
             screen.wait_for(r"\n / *dara *\n")
@@ -382,8 +373,7 @@ def test_a_filter_that_arrives_in_one_packet_loses_no_letter_and_keys_after_it_a
 
 @pytest.mark.slow
 def test_a_long_text_in_the_filter_line_is_cut_off_and_keys_stay_alive() -> None:
-    with Screen(COARSE_DEMO) as screen:
-        screen.wait_for(READY)
+    with demo() as screen:
         # More than the terminal's own queue holds, typed or pasted.
         for paste in ("a" * 5_000, "\x1b[200~" + "a" * 30_000 + "\x1b[201~"):
             screen.press("/", "Enter keep")
@@ -395,8 +385,7 @@ def test_a_long_text_in_the_filter_line_is_cut_off_and_keys_stay_alive() -> None
 
 @pytest.mark.slow
 def test_pause_holds_the_picture_and_after_it_and_other_screens_the_dashboard_is_whole() -> None:
-    with Screen([*COARSE_DEMO, "-n", "0.1"]) as screen:
-        screen.wait_for(READY)
+    with demo("-n", "0.1") as screen:
         screen.type("p")
         held = screen.wait_for(r"PAUSED[\s\S]*paused; p resumes").splitlines()[1:-1]
         screen.press("o", "self ")
@@ -414,16 +403,10 @@ def test_pause_holds_the_picture_and_after_it_and_other_screens_the_dashboard_is
 
 @pytest.mark.slow
 def test_the_help_page_names_every_key_sign_and_metric() -> None:
-    with Screen(COARSE_DEMO, columns=110, lines=340) as screen:
-        screen.wait_for(READY)
+    with demo(columns=110, lines=340) as screen:
         screen.type("?")
         for word in (
-            "Pause; in the past",
-            "Sort by GPU-MEM",
-            "Quit",
-            "itself",
-            "✖",
-            "PCIe receive",
+            *("Pause; in the past", "Sort by GPU-MEM", "Quit", "itself", "✖", "PCIe receive"),
         ):
             screen.wait_for(word)
         screen.wait_for("SM occupancy")
@@ -432,13 +415,7 @@ def test_the_help_page_names_every_key_sign_and_metric() -> None:
         for glyph, about in SIGNS:
             assert re.search(rf"^ *{re.escape(glyph)} +{about}", text, re.MULTILINE)
         for word in (
-            "REWIND",
-            "REPLAY",
-            "PAUSED",
-            "DEMO",
-            "unattributed",
-            "GPU-HOURS",
-            "a log is being",
+            *("REWIND", "REPLAY", "PAUSED", "DEMO", "unattributed", "GPU-HOURS", "a log is being"),
         ):
             assert word in text
         screen.press("\x1b", READY)
@@ -446,8 +423,7 @@ def test_the_help_page_names_every_key_sign_and_metric() -> None:
 
 @pytest.mark.slow
 def test_help_from_a_page_explains_the_keys_of_that_page_first() -> None:
-    with Screen([*COARSE_DEMO, "--readonly"], columns=120, lines=100) as screen:
-        screen.wait_for(READY)
+    with demo("--readonly", columns=120, lines=100) as screen:
         screen.press("\x1b[B\r", "Esc back")
         text = screen.press("?", r"Keys on this page: process 51022[\s\S]*Keys on the dashboard")
         here = text.partition("Keys on the dashboard")[0]
@@ -459,8 +435,7 @@ def test_help_from_a_page_explains_the_keys_of_that_page_first() -> None:
 
 @pytest.mark.slow
 def test_every_key_of_the_dashboard_is_found_by_its_name() -> None:
-    with Screen(COARSE_DEMO) as screen:
-        screen.wait_for(READY)
+    with demo() as screen:
         screen.press("\x10", "Search for commands")
         screen.press("users and", "Users and their totals")
         screen.press("\r", "GPU-HOURS since")
@@ -486,12 +461,6 @@ def test_an_exported_size_does_not_stand_in_for_the_terminals_own() -> None:
     exported = {**os.environ, "COLUMNS": "61", "LINES": "16"}
     with Screen(COARSE_DEMO, env=exported, columns=120, lines=30) as screen:
         screen.wait(lambda it: it.rows()[29].startswith(" q quit"), "waiting for the footer")
-
-
-def test_a_dumb_terminal_is_told_what_to_use() -> None:
-    with Screen(COARSE_DEMO, term="dumb") as screen:
-        assert screen.wait_end() == 1
-        assert "gpumon snapshot" in screen.text()
 
 
 def assert_keys_are_read(program: str) -> None:

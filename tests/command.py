@@ -6,6 +6,7 @@ A process of its own takes fifty times as long. Of each command at least one tes
 from __future__ import annotations
 
 import subprocess
+import sys
 from contextlib import redirect_stderr, redirect_stdout
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
@@ -16,6 +17,10 @@ from tests.screen import PATIENCE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+
+
+GPUMON = [sys.executable, "-m", "gpumon"]
+"""How tests start gpumon."""
 
 
 def run_here(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -6,6 +6,7 @@ import pickle
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -18,6 +19,8 @@ from tests.command import run_program
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from tests.driver import Driver
 
 
@@ -61,18 +64,22 @@ def test_too_few_are_an_error_that_says_why_gpu_by_gpu() -> None:
         gpumon.select(4, wait=PATIENCE)
 
 
+@contextmanager
+def half_a_second_later(change: Callable[[], None]) -> Iterator[None]:
+    """Change something while the block runs."""
+    timer = threading.Timer(0.5, change)
+    timer.start()
+    yield
+    timer.join()
+
+
 def test_it_waits_until_a_gpu_is_free(driver: Driver) -> None:
     def free() -> None:
-        time.sleep(0.5)
         driver.cards[0].processes = []
         driver.cards[0].memory_used = 0
 
-    thread = threading.Thread(target=free)
-    thread.start()
-    try:
+    with half_a_second_later(free):
         assert len(gpumon.select(3, wait=PATIENCE).uuids) == 3
-    finally:
-        thread.join()
 
 
 @pytest.mark.usefixtures("driver")
@@ -165,16 +172,11 @@ def test_it_waits_as_gpumon_run_does_for_what_is_not_known_yet(
         gpumon.select(wait=False)
 
     def heal() -> None:
-        time.sleep(0.5)
         for card in driver.cards:
             card.heal()
 
-    thread = threading.Thread(target=heal)
-    thread.start()
-    try:
+    with half_a_second_later(heal):
         chosen = gpumon.select(wait=True if wait in (True, numpy.True_) else PATIENCE)
-    finally:
-        thread.join()
     assert [gpu.index for gpu in chosen.gpus] == [1]
 
 

@@ -30,7 +30,7 @@ from gpumon.ui.session import SnapshotBuffer
 from tests import fork_server
 from tests.build import NOON
 from tests.build import snapshot as build_snapshot
-from tests.command import run_here, run_program
+from tests.command import GPUMON, run_here, run_program
 from tests.driver import Driver, Owner, h100
 from tests.nvml_source import NvmlSource
 from tests.report.logs import write_log
@@ -39,7 +39,6 @@ from tests.screen import PATIENCE, Screen
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-GPUMON = [sys.executable, "-m", "gpumon"]
 README = Path(__file__).parents[2] / "README.md"
 
 

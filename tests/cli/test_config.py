@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 
 from gpumon.alerts import alert
 from gpumon.cli.config import template
-from tests.command import run_program
+from tests.command import GPUMON, run_program
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-GPUMON = [sys.executable, "-m", "gpumon"]
 
 
 def gpumon(*arguments: str, home: Path, **variables: str) -> subprocess.CompletedProcess[str]:

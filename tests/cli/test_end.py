@@ -6,13 +6,13 @@ import json
 import os
 import re
 import subprocess
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests import fork_server, lives
+from tests.command import GPUMON
 from tests.driver import GIB, Driver, Owner, buried, h100, owners
 from tests.screen import PATIENCE, Screen
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from tests.lives import Family
 
-GPUMON = [sys.executable, "-m", "gpumon"]
 END = [*GPUMON, "end"]
 
 

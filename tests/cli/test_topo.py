@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests import fork_server
+from tests.command import GPUMON
 from tests.driver import Driver, a100, h100, rtx4090
 from tests.makers.amd.machines import NAMES, add, add_kfd_node
 from tests.makers.amd.test_links import add_link
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.driver.models import Model
-
-GPUMON = [sys.executable, "-m", "gpumon"]
 
 
 def topo(

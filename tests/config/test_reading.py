@@ -267,8 +267,9 @@ def test_whatever_the_file_is_it_is_closed(tmp_path: Path) -> None:
         ('[thresholds]\nhot_unknown = "90s"', "hot_unknown cannot be '90s': give degrees"),
         (f'interval = "{"x" * 200}"', f"interval cannot be '{'x' * 38}…: give seconds"),
         ('[keys]\nend = "q"', "keys.end: q "),
+        ("serving.token_files = { 8000 = 5 }", "token_files cannot be { 8000 = 5 }: give a table"),
     ],
-    ids=["none", "nested", "a table", "a list", "a time", "long", "a key that is taken"],
+    ids=["none", "nested", "a table", "a list", "a time", "long", "a key that is taken", "no text"],
 )
 def test_what_no_setting_can_be_is_told_and_its_default_holds(
     text: str, words: str, written: Written

@@ -9,7 +9,7 @@ import pytest
 from gpumon.doctor import CheckVerdict, frameworks
 from gpumon.makers.nvidia import cuda_checks
 from tests.build import gpu
-from tests.doctor.trees import FAIL, PASS, SILENT, UNKNOWN, WARN, Tree, expect, verdict
+from tests.doctor.trees import FAIL, PASS, SILENT, UNKNOWN, WARN, Tree, details, expect, verdict
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
@@ -47,8 +47,7 @@ def test_toolkits_are_found_with_their_versions_each_once(tree: Tree) -> None:
     nvcc.chmod(0o755)
     result = cuda_checks.toolkits(tree.case(environ={"CUDA_HOME": "/usr/local/cuda"}))
     assert verdict(result) is PASS
-    assert result is not None
-    assert result.details == (
+    assert details(result) == (
         "12.4.1  /usr/local/cuda",
         "10.2.89  /usr/local/cuda-10.2",
         "12.1  /opt/cuda/bin/nvcc",
@@ -59,16 +58,14 @@ def test_a_compiler_on_the_path_is_named_where_it_is(tree: Tree) -> None:
     nvcc = tree.write("/usr/bin/nvcc", "#!/bin/sh\necho 'release 11.8, V11.8.89'\n")
     nvcc.chmod(0o755)
     result = cuda_checks.toolkits(tree.case(environ={"PATH": "/usr/bin:/bin"}))
-    assert result is not None
-    assert result.details == ("11.8  /usr/bin/nvcc",)
+    assert details(result) == ("11.8  /usr/bin/nvcc",)
 
 
 @pytest.mark.parametrize("variable", ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"])
 def test_the_folder_of_a_toolkit_may_have_a_colon(tree: Tree, variable: str) -> None:
     tree.write("/home:a/cuda/version.json", '{"cuda": {"version": "12.4.1"}}')
     result = cuda_checks.toolkits(tree.case(environ={variable: "/home:a/cuda"}))
-    assert result is not None
-    assert result.details == ("12.4.1  /home:a/cuda",)
+    assert details(result) == ("12.4.1  /home:a/cuda",)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"cuda": 7}', "\x00"])
@@ -76,8 +73,7 @@ def test_a_broken_version_file_is_no_end(tree: Tree, text: str) -> None:
     tree.write("/usr/local/cuda-12.4/version.json", text)
     tree.write("/usr/local/cuda-12.4/bin/nvcc")
     result = cuda_checks.toolkits(tree.case())
-    assert result is not None
-    assert result.details == ("unknown version  /usr/local/cuda-12.4/bin/nvcc",)
+    assert details(result) == ("unknown version  /usr/local/cuda-12.4/bin/nvcc",)
 
 
 def test_a_toolkit_that_the_driver_cannot_run_is_told(tree: Tree) -> None:
@@ -103,8 +99,7 @@ def test_cudnn_is_known_by_its_header(tree: Tree) -> None:
     )
     tree.write("/usr/include/x86_64-linux-gnu/cudnn_version.h", header)
     result = cuda_checks.cudnn(tree.case())
-    assert result is not None
-    assert result.details == ("9.1.0  /usr/include/x86_64-linux-gnu/cudnn_version.h",)
+    assert details(result) == ("9.1.0  /usr/include/x86_64-linux-gnu/cudnn_version.h",)
 
 
 def test_the_cards_that_programs_see_are_named(tree: Tree) -> None:
@@ -233,8 +228,7 @@ def test_the_environment_that_a_program_would_run_in_is_judged_the_others_are_li
     tree.write("/usr/bin/python3")
     result = frameworks.torch(tree.case(environ=ENVIRON))
     assert verdict(result) is PASS
-    assert result is not None
-    assert result.details == (f"2.5.1+cu124  CUDA 12.4  {VENV}", "2.9.0+cu130  CUDA 13.0  /usr")
+    assert details(result) == (f"2.5.1+cu124  CUDA 12.4  {VENV}", "2.9.0+cu130  CUDA 13.0  /usr")
 
 
 @pytest.mark.parametrize(
@@ -250,8 +244,7 @@ def test_the_folder_of_an_environment_may_have_a_colon(
 ) -> None:
     _torch(tree, "2.5.1+cu124", "12.4", f"{prefix}/lib/python3.11/site-packages")
     result = frameworks.torch(tree.case(environ={variable: folder}))
-    assert result is not None
-    assert result.details == (f"2.5.1+cu124  CUDA 12.4  {prefix}",)
+    assert details(result) == (f"2.5.1+cu124  CUDA 12.4  {prefix}",)
 
 
 def test_tensorflow_is_told_by_what_its_build_wrote(tree: Tree) -> None:

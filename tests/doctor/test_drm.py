@@ -28,6 +28,7 @@ from tests.doctor.trees import (
     UNKNOWN,
     WARN,
     Tree,
+    details,
     expect,
     verdict,
     words,
@@ -408,8 +409,7 @@ def test_versions_of_rocm_are_found_each_once(radeon: Tree) -> None:
     radeon.link("/opt/rocm", "rocm-7.1.1")
     radeon.write("/opt/rocm-6.2.0/.info/version", "6.2.0-66\n")
     result = amd_checks.rocm(radeon.case(amd(), environ={"HSA_XNACK": "1"}))
-    assert result is not None
-    assert result.details == ("7.1.1  /opt/rocm", "6.2.0-66  /opt/rocm-6.2.0", "HSA_XNACK=1")
+    assert details(result) == ("7.1.1  /opt/rocm", "6.2.0-66  /opt/rocm-6.2.0", "HSA_XNACK=1")
 
 
 def test_the_amd_gpus_that_programs_see_are_named(tree: Tree) -> None:

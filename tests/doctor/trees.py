@@ -150,6 +150,12 @@ def words(result: Result | None) -> str:
     return " ".join((result.found, result.todo or "", *result.details))
 
 
+def details(result: Result | None) -> tuple[str, ...]:
+    """The lines below what a check found."""
+    assert result is not None
+    return result.details
+
+
 def expect(result: Result | None, expected: CheckVerdict, *told: str) -> None:
     """A check comes to this verdict, and says all of this."""
     assert verdict(result) is expected, words(result)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.command import GPUMON
 from tests.demo import COARSE_DEMO
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.e2e.demo import READY
-from tests.e2e.test_past import GPUMON
 from tests.e2e.test_state_help import cool, hot, wait_for_samples
 from tests.e2e.test_terminal import CAN_SEND
 from tests.lives import NEEDS_ALL_PIDS

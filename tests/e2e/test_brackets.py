@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from textual.widgets import Button, Checkbox, Input, Label, OptionList, Static
 
 from gpumon.ui.app import BaseApp
 from tests.build import NOON, gpu, process, snapshot
+from tests.command import GPUMON
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.lives import NEEDS_ALL_PIDS
 from tests.report.logs import write_log
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-GPUMON = [sys.executable, "-m", "gpumon"]
 BRACKETS = ["[a=", "[/]", "[red]", "[link=x]y[/link]", r"\[", "$x", "[$x]", "[@click=app.quit]q"]
 ALL = " ".join(BRACKETS)
 ESCAPE, HOME, CONTROL_P = "\x1b", "\x1b[H", "\x10"

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.config.ui_state import NAME, UiState, load
+from tests.command import GPUMON
 from tests.demo import COARSE_DEMO
 from tests.e2e.test_past import await_past
-from tests.e2e.test_terminal import GPUMON
 from tests.screen import Screen
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 FAST = ["-n", "0.1"]
-DEMO = [sys.executable, "-m", "gpumon", "--demo", *FAST]
+DEMO = [*GPUMON, "--demo", *FAST]
 STRIP = r"\n cpu +[\d–]+/96 cores .*ram +[\d–]+G free .*load "
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests import lives
+from tests.command import GPUMON
 from tests.driver import GIB, Driver, Owner, buried, h100, owners
 from tests.screen import PATIENCE, Screen
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-GPUMON = [sys.executable, "-m", "gpumon"]
 RIGHT, DOWN = "\x1b[C", "\x1b[B"
 
 

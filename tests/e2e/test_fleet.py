@@ -5,14 +5,13 @@ from __future__ import annotations
 import csv
 import os
 import re
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.command import run_program
+from tests.command import GPUMON, run_program
 from tests.demo import COARSE_DEMO
-from tests.e2e.test_terminal import CAN_SEND, GPUMON, left_clean
+from tests.e2e.test_terminal import CAN_SEND, left_clean
 from tests.screen import Screen
 
 if TYPE_CHECKING:
@@ -168,7 +167,7 @@ def test_on_a_terminal_it_refuses_what_is_for_one_machine(option: list[str]) -> 
 def test_a_log_of_one_of_many_hosts_leaves_out_command_lines_too(tmp_path: Path) -> None:
     options = ["--demo", "--hosts", "a,b", "--no-commands", "-n", "1"]
     env = {**os.environ, "PYTHONPATH": os.getcwd()}  # noqa: PTH109 - as text
-    with Screen([sys.executable, "-m", "gpumon", *options], env, cwd=tmp_path) as screen:
+    with Screen([*GPUMON, *options], env, cwd=tmp_path) as screen:
         screen.wait_for(r"hosts 2 [\s\S]*\n q quit")
         screen.press("\x1b[B", r"\n▸a ")
         screen.press("\r", r"gpumon  DEMO  a [\s\S]*GPU-MEM▼")

@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.model.time_shift import TimeShift
-from tests.command import run_program
+from tests.command import GPUMON, run_program
 from tests.driver import Driver, h100
 from tests.recording.archive.archives import archived, demo_samples
 from tests.screen import PATIENCE, Screen
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-GPUMON = [sys.executable, "-m", "gpumon"]
 HOME, END = "\x1b[H", "\x1b[F"
 
 

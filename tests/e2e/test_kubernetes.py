@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests import fork_server
+from tests.command import GPUMON
 from tests.driver import Driver, h100
 from tests.kubelet import Kubelet, container, pod
 from tests.screen import PATIENCE, Screen
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
     from pathlib import Path
-
-GPUMON = [sys.executable, "-m", "gpumon"]
 
 
 @pytest.fixture

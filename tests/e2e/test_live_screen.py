@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,7 @@ import pytest
 
 from gpumon.host.processes import ProcessReader
 from gpumon.text.formatting import fit
-from tests.command import run_program
+from tests.command import GPUMON, run_program
 from tests.driver import GIB, Driver, Owner, h100, h100_mig, owners, rtx4090, settle
 from tests.lives import NEEDS_ALL_PIDS, user_name
 from tests.screen import Screen
@@ -24,7 +23,6 @@ from tests.screen import Screen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GPUMON = [sys.executable, "-m", "gpumon"]
 OWNER = user_name(os.getuid())
 STRANGER = "daemon"
 ME = "|".join(re.escape(fit(OWNER, min(cells, len(OWNER)))) for cells in (9, 16))

@@ -32,13 +32,7 @@ CARD = "0000:06:00.0"
 
 
 class Machine:
-    """A Radeon RX 6900 XT, and a process with 8 GiB on it.
-
-    Attributes:
-        tree: Its files.
-        job: The process.
-        env: The environment of gpumon.
-    """
+    """A Radeon RX 6900 XT, and a process with 8 GiB on it."""
 
     def __init__(self, folder: Path, job: subprocess.Popen[bytes], env: dict[str, str]) -> None:
         self.tree: Tree = live_tree(folder / "machine")

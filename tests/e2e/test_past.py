@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.recording.csv.files import log_files
 from tests.build import NOON, gpu, process, snapshot
-from tests.command import run_program
+from tests.command import GPUMON, run_program
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.lives import NEEDS_ALL_PIDS
 from tests.report.logs import write_log
@@ -28,7 +28,6 @@ from tests.screen import Screen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GPUMON = [sys.executable, "-m", "gpumon"]
 HOME, END, ESCAPE = "\x1b[H", "\x1b[F", "\x1b"
 BACK, ON = "[", "]"
 LOGGED_THREE_SECONDS = r"● log \S+ (?![012]s)\d"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
-from tests.command import run_program
+from tests.command import GPUMON, run_program
 from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
     Started: TypeAlias = Callable[..., Screen]
     from pathlib import Path
-
-GPUMON = [sys.executable, "-m", "gpumon"]
 
 
 @pytest.fixture

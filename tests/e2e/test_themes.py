@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.config.themes import ThemeLibrary
-from tests.command import run_program
+from tests.command import GPUMON, run_program
 from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
 
-GPUMON = [sys.executable, "-m", "gpumon"]
 READY = " 7 H100"
 MINE = 'base = "gpumon"\n[dashboard]\nheader = "{}"\n'
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.command import GPUMON
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.screen import PATIENCE, Screen
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-GPUMON = [sys.executable, "-m", "gpumon"]
 RIGHT, DOWN = "\x1b[C", "\x1b[B"
 CONFIRM = f"{RIGHT}{RIGHT}\r"
 IGNORED = "Keys typed before this was shown are ignored"

@@ -227,6 +227,7 @@ REFUSED = {
     "exporter --demo --web-config /dev/null": "/dev/null: is not a regular file",
     # What does not go together.
     "--readonly report y.csv": "gpumon: --readonly has no effect on gpumon report: leave it out.",
+    "log y.csv --filter ann": "gpumon: --filter has no effect on gpumon log: leave it out.",
     "log y.csv --log x.csv": "gpumon: --log has no effect on gpumon log: leave it out.",
     "snapshot --processes": "--processes",
     "snapshot --processes --format json": "--processes",

@@ -6,10 +6,21 @@ A process of its own takes fifty times as long. Of each command at least one tes
 from __future__ import annotations
 
 import subprocess
+import sys
 from contextlib import redirect_stderr, redirect_stdout
 from tempfile import TemporaryFile
+from typing import TYPE_CHECKING
 
 from gpumon.cli import main
+from tests.screen import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+
+GPUMON = [sys.executable, "-m", "gpumon"]
+"""How tests start gpumon."""
 
 
 def run_here(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -23,3 +34,23 @@ def run_here(*arguments: str) -> subprocess.CompletedProcess[str]:
             stream.seek(0)
             texts.append(stream.read())
     return subprocess.CompletedProcess(arguments, status, *texts)
+
+
+def run_program(
+    command: Sequence[str | Path],
+    env: Mapping[str, str] | None = None,
+    *,
+    cwd: Path | str | None = None,
+    check: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """Run a program that has nothing to read to its end, as a process of its own."""
+    return subprocess.run(
+        command,
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=check,
+    )

@@ -320,6 +320,21 @@ class Screen:
             time.sleep(_SOON)
         os.write(self._master, keys.encode())
 
+    def press(self, keys: str, shown: str) -> str:
+        """Type keys, and wait until what they lead to stands on the screen; returns the screen."""
+        self.type(keys)
+        return self.wait_for(shown)
+
+    def press_away(self, keys: str, gone: str) -> None:
+        """Type keys, and wait until what they take away stands on the screen no longer."""
+        self.type(keys)
+        self.wait_gone(gone)
+
+    def quit(self) -> None:
+        """Press the key that ends gpumon, which ends well."""
+        self.type("q")
+        assert self.wait_end() == 0
+
     def unread(self) -> int:
         """How many bytes were typed that the program has not read."""
         waiting = fcntl.ioctl(self._slave, termios.FIONREAD, b"\0" * 4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 import time
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.host.kernel_log import KernelLog
+from tests.command import run_program
 from tests.driver import GIB, Driver, Owner, h100
 from tests.screen import PATIENCE
 
@@ -48,14 +48,8 @@ def program(driver: Driver) -> Callable[..., str]:
     """Runs a program on the machine and returns what it prints; a warning is an error."""
 
     def run(code: str, **variables: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", code],
-            env={**driver.env(), **variables},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
+        done = run_program(
+            [sys.executable, "-W", "error", "-c", code], {**driver.env(), **variables}
         )
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout

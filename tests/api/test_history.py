@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import pytest
 
 import gpumon
 from gpumon.model.time_shift import TimeShift
+from tests.command import run_program
 from tests.recording.archive.archives import archived, demo_samples
 
 if TYPE_CHECKING:
@@ -62,5 +62,5 @@ def test_it_needs_no_driver(tmp_path: Path) -> None:
         "assert not any(name.startswith('gpumon.makers.nvml') for name in sys.modules)\n"
     )
     command = [sys.executable, "-c", code, str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run_program(command)
     assert (done.stdout, done.stderr) == ("10\n", "")

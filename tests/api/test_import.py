@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import gpumon
+from tests.command import run_program
 from tests.driver import Driver, h100
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def test_importing_it_imports_nothing_else_and_starts_nothing() -> None:
         "import sys, threading\nbefore = set(sys.modules)\nimport gpumon\n"
         "print(*(set(sys.modules) - before), threading.active_count())"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_program([sys.executable, "-c", code], check=True)
     assert done.stdout.split() == ["gpumon", "1"]
 
 
@@ -53,13 +53,7 @@ print(m.gpus, m.energy, str(m) == m.trouble, "not loaded" in m.trouble)
 """
     with Driver([h100()]) as driver:
         driver.fail_init(9)
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-c", code],
-            env=driver.env(),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        done = run_program([sys.executable, "-W", "error", "-c", code], driver.env(), check=True)
     *refused, worked, measured = done.stdout.splitlines()
     assert len(refused) == 3
     assert all("not loaded" in line and line.endswith("True") for line in refused)

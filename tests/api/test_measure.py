@@ -67,10 +67,7 @@ def test_mine_are_the_gpus_of_this_process_and_its_descendants(driver: Driver) -
                 until(lambda: (mine.gpus[0].own_sm_mean or 0) > 0)
         finally:
             child.kill()
-    assert [(gpu.index, gpu.own_memory_peak) for gpu in mine.gpus] == [
-        (0, 10 * GIB),
-        (2, 3 * GIB),
-    ]
+    assert [(gpu.index, gpu.own_memory_peak) for gpu in mine.gpus] == [(0, 10 * GIB), (2, 3 * GIB)]
     assert [(gpu.index, gpu.own) for gpu in every.gpus] == [(0, True), (1, False), (2, True)]
     assert [(gpu.index, gpu.own_memory_peak, gpu.memory_total is None) for gpu in one.gpus] == [
         (1, 0, False)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pickle
-import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -15,19 +15,18 @@ import pytest
 import gpumon
 from gpumon.makers.source import NoSuchGpuError
 from gpumon.scheduling.choose import UncertainAllocationError
+from tests.command import run_program
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from tests.driver import Driver
 
 
 def command(driver: Driver, *arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "gpumon", "select", *arguments],
-        env=driver.env(),
-        capture_output=True,
-        text=True,
-        check=True,
+    done = run_program(
+        [sys.executable, "-m", "gpumon", "select", *arguments], driver.env(), check=True
     )
     return done.stdout.strip()
 
@@ -46,11 +45,9 @@ def test_it_selects_what_the_command_selects(driver: Driver) -> None:
 @pytest.mark.usefixtures("driver")
 def test_a_program_gets_the_gpus_by_its_environment() -> None:
     chosen = gpumon.select(2)
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-c", "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"],
-        env=chosen.env,
-        capture_output=True,
-        text=True,
+        chosen.env,
         check=True,
     )
     assert done.stdout.strip().split(",") == list(chosen.uuids)
@@ -67,18 +64,22 @@ def test_too_few_are_an_error_that_says_why_gpu_by_gpu() -> None:
         gpumon.select(4, wait=PATIENCE)
 
 
+@contextmanager
+def half_a_second_later(change: Callable[[], None]) -> Iterator[None]:
+    """Change something while the block runs."""
+    timer = threading.Timer(0.5, change)
+    timer.start()
+    yield
+    timer.join()
+
+
 def test_it_waits_until_a_gpu_is_free(driver: Driver) -> None:
     def free() -> None:
-        time.sleep(0.5)
         driver.cards[0].processes = []
         driver.cards[0].memory_used = 0
 
-    thread = threading.Thread(target=free)
-    thread.start()
-    try:
+    with half_a_second_later(free):
         assert len(gpumon.select(3, wait=PATIENCE).uuids) == 3
-    finally:
-        thread.join()
 
 
 @pytest.mark.usefixtures("driver")
@@ -171,16 +172,11 @@ def test_it_waits_as_gpumon_run_does_for_what_is_not_known_yet(
         gpumon.select(wait=False)
 
     def heal() -> None:
-        time.sleep(0.5)
         for card in driver.cards:
             card.heal()
 
-    thread = threading.Thread(target=heal)
-    thread.start()
-    try:
+    with half_a_second_later(heal):
         chosen = gpumon.select(wait=True if wait in (True, numpy.True_) else PATIENCE)
-    finally:
-        thread.join()
     assert [gpu.index for gpu in chosen.gpus] == [1]
 
 

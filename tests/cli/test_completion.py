@@ -16,6 +16,7 @@ from gpumon.cli.parser import make_parser
 from gpumon.config.columns import COLUMN, COLUMN_SETS, GPU_COLUMN
 from gpumon.config.themes import ThemeLibrary
 from gpumon.model.makers import backends
+from tests.command import run_program
 from tests.lives import needs
 from tests.screen import PATIENCE, Screen
 
@@ -112,11 +113,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (made / "gpumon").mkdir()
     (made / "gpumon" / "config.toml").write_text(CONFIG)
     for shell in ("bash", "zsh", "fish"):
-        done = subprocess.run(
+        done = run_program(
             [sys.executable, "-m", "gpumon", "completion", shell],
-            env={**os.environ, "XDG_CONFIG_HOME": str(made)},
-            capture_output=True,
-            text=True,
+            {**os.environ, "XDG_CONFIG_HOME": str(made)},
             check=True,
         )
         # A mistake in the configuration is not said in each new shell.
@@ -190,8 +189,14 @@ def test_bash_offers_for_each_operand_what_the_command_takes(folder: Path) -> No
 
 @needs("bash")
 @pytest.mark.parametrize(
-    ("option", "typed", "expected"),
+    ("before", "typed", "expected"),
     [
+        ("", "sn", {"snapshot"}),
+        ("snapshot", "--fo", {"--format"}),
+        ("snapshot --format", "j", {"json"}),
+        ("completion", "z", {"zsh"}),
+        ("--theme", "am", {"amber"}),
+        ("theme show", "nor", {"nord"}),
         ("--columns", "pid,us", {"pid,user"}),
         ("--columns", "user,us", set()),
         ("--columns", "comm", {"command"}),
@@ -200,11 +205,11 @@ def test_bash_offers_for_each_operand_what_the_command_takes(folder: Path) -> No
         ("--gpus", "1,1", {"1,10"}),
     ],
 )
-def test_bash_completes_each_part_of_a_list(
-    folder: Path, option: str, typed: str, expected: set[str]
+def test_bash_completes_what_was_begun_and_each_part_of_a_list(
+    folder: Path, before: str, typed: str, expected: set[str]
 ) -> None:
     ask = ASK.replace(" '')", ")").replace('gpumon "" ', f'gpumon "{typed}" ')
-    assert offered_by_bash(folder, [f"{option} {typed}"], ask) == [expected]
+    assert offered_by_bash(folder, [f"{before} {typed}"], ask) == [expected]
 
 
 @needs("bash")
@@ -268,3 +273,12 @@ def test_fish_has_the_same_values(folder: Path) -> None:
     assert script.count("(_gpumon_signals)") == 1
     alerts = script.partition("function _gpumon_alerts\n")[2].partition("\nend")[0]
     assert set(shlex.split(alerts.partition("printf '%s\\n'")[2])) == ALERTS
+
+
+@pytest.mark.parametrize(
+    "shell", [pytest.param(name, marks=needs(name)) for name in ("zsh", "fish")]
+)
+def test_other_shells_can_read_their_scripts(shell: str, folder: Path, tmp_path: Path) -> None:
+    # fish creates its folder there.
+    env = os.environ | {"XDG_CONFIG_HOME": str(tmp_path)}
+    subprocess.run([shell, "-n", str(folder / shell)], env=env, check=True)

@@ -1,4 +1,4 @@
-"""``gpumon config`` and ``gpumon completion`` as a person meets them."""
+"""``gpumon config`` as a person meets it."""
 
 from __future__ import annotations
 
@@ -8,17 +8,13 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-import pytest
-
 from gpumon.alerts import alert
 from gpumon.cli.config import template
-from tests.lives import needs
+from tests.command import GPUMON, run_program
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-GPUMON = [sys.executable, "-m", "gpumon"]
 
 
 def gpumon(*arguments: str, home: Path, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -74,7 +70,7 @@ def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
 def test_no_half_a_file_is_left_where_the_disk_is_full(tmp_path: Path) -> None:
     limited = ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", *GPUMON, "config", "init"]
     env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
-    done = subprocess.run(limited, env=env, capture_output=True, text=True, check=False)
+    done = run_program(limited, env)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"gpumon: cannot write {tmp_path}/gpumon/config.toml: File too large.\n"
     assert list((tmp_path / "gpumon").iterdir()) == []
@@ -126,23 +122,6 @@ def test_what_holds_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
     assert origins["temperature"] == origins["theme"] == "default"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("asked", ["config show", "completion bash"])
-def test_a_full_disk_is_a_sentence_and_a_closed_pipe_nothing(asked: str) -> None:
-    command = [*GPUMON, *asked.split()]
-    with open("/dev/full", "w", encoding="utf-8") as full:  # noqa: PTH123 - no file of ours
-        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert (done.returncode, done.stderr) == (
-        1,
-        "gpumon: cannot write to standard output: No space left on device.\n",
-    )
-    reader, writer = os.pipe()
-    os.close(reader)
-    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
-    os.close(writer)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 def test_a_name_in_another_alphabet_than_the_terminals_is_no_crash(tmp_path: Path) -> None:
     write(tmp_path, 'theme = "夜"\n')
     done = gpumon("config", "show", home=tmp_path, PYTHONIOENCODING="latin-1")
@@ -157,68 +136,3 @@ def test_neither_imports_textual_nor_the_library_for_completion(tmp_path: Path) 
     )
     env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
     subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True)
-
-
-@pytest.fixture(scope="module")
-def bash_completion(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The script for bash."""
-    folder = tmp_path_factory.mktemp("completion")
-    script = gpumon("completion", "bash", home=folder)
-    assert (script.returncode, script.stderr) == (0, "")
-    (folder / "script").write_text(script.stdout, encoding="utf-8")
-    return folder / "script"
-
-
-@needs("bash")
-@pytest.mark.parametrize(
-    ("typed", "expected"),
-    [
-        ("sn", {"snapshot"}),
-        ("snapshot --fo", {"--format"}),
-        ("snapshot --format j", {"json"}),
-        ("config ", {"path", "init", "check", "show"}),
-        ("completion z", {"zsh"}),
-        ("--theme am", {"amber"}),
-        ("theme show nor", {"nord"}),
-    ],
-)
-def test_bash_completes_commands_options_and_choices(
-    typed: str, expected: set[str], bash_completion: Path
-) -> None:
-    # What readline does when Tab is pressed: the words, which of them, and the function asked.
-    asks = """
-source "$1"
-shift
-function=$(complete -p gpumon) && function=${function#*-F } && function=${function%% *}
-COMP_WORDS=(gpumon "$@")
-COMP_CWORD=$#
-COMP_LINE="gpumon $*"
-COMP_POINT=${#COMP_LINE}
-"$function" gpumon "${COMP_WORDS[$COMP_CWORD]}" "${COMP_WORDS[$COMP_CWORD - 1]}"
-printf '%s\\n' "${COMPREPLY[@]}"
-"""
-    words = typed.split(" ")
-    command = ["bash", "--norc", "-c", asks, "bash", str(bash_completion), *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
-    assert done.stderr == ""
-    assert expected <= set(done.stdout.split())
-    if not typed.endswith(" "):
-        assert set(done.stdout.split()) == expected
-
-
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_the_scripts_for_other_shells_name_the_commands(shell: str, tmp_path: Path) -> None:
-    script = gpumon("completion", shell, home=tmp_path)
-    assert (script.returncode, script.stderr) == (0, "")
-    assert "snapshot" in script.stdout
-
-
-@pytest.mark.parametrize(
-    "shell", [pytest.param(name, marks=needs(name)) for name in ("zsh", "fish")]
-)
-def test_other_shells_can_read_their_scripts(shell: str, tmp_path: Path) -> None:
-    path = tmp_path / "completion"
-    path.write_text(gpumon("completion", shell, home=tmp_path).stdout, encoding="utf-8")
-    # fish creates its folder there.
-    env = os.environ | {"XDG_CONFIG_HOME": str(tmp_path)}
-    subprocess.run([shell, "-n", str(path)], env=env, check=True)

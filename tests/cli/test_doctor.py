@@ -7,7 +7,6 @@ import json
 import os
 import pwd
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,29 +17,22 @@ from gpumon.doctor.context import ExaminedMachine, pci_gpus
 from gpumon.doctor.report import doctor, examine
 from gpumon.model.snapshot import GpuStatus
 from tests.build import gpu
-from tests.command import run_here
+from tests.command import run_program
 from tests.doctor.trees import PROCESSOR, Tree
 from tests.driver import Driver, h100
 from tests.makers.nvml_room import join_watchers
 from tests.nvml_source import NvmlSource
-from tests.screen import PATIENCE, Screen
+from tests.screen import Screen
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Mapping
 
 GPUMON = [sys.executable, "-m", "gpumon", "doctor"]
 
 
 def run(*arguments: str, env: Mapping[str, str] = os.environ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*GPUMON, *arguments],
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    return run_program([*GPUMON, *arguments], env)
 
 
 def checks(output: str) -> dict[str, dict[str, Any]]:
@@ -181,14 +173,5 @@ def test_nothing_heavy_is_imported_to_look_at_frameworks() -> None:
         "import sys; from gpumon.cli import main; main(['doctor']); "
         "sys.exit(', '.join({'torch', 'tensorflow', 'jax', 'textual'} & set(sys.modules)))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
+    done = run_program([sys.executable, "-c", code])
     assert done.stderr.strip() == ""
-
-
-@pytest.mark.parametrize("option", ["--demo", "--user=ann", "--gpus=0", "--readonly"])
-def test_options_of_the_dashboard_are_refused(option: str) -> None:
-    done = run_here(option, "doctor")
-    assert done.returncode == 2
-    assert "has no effect on gpumon doctor" in done.stderr

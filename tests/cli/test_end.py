@@ -6,13 +6,13 @@ import json
 import os
 import re
 import subprocess
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests import fork_server, lives
+from tests.command import GPUMON
 from tests.driver import GIB, Driver, Owner, buried, h100, owners
 from tests.screen import PATIENCE, Screen
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from tests.lives import Family
 
-GPUMON = [sys.executable, "-m", "gpumon"]
 END = [*GPUMON, "end"]
 
 
@@ -99,8 +98,7 @@ def test_a_terminal_shows_whom_and_asks(machine: Machine) -> None:
             screen.wait_for(r"TERM would reach 1 process, which holds 10\.0 GiB on GPU 1\.")
             screen.wait_for(r"Send TERM to 1 process\? \[y/N\]")
             assert lives_on(pid)
-            screen.type("y\r")
-            screen.wait_for(r"1 of 1 ended, 10\.0 GiB came back on GPU 1")
+            screen.press("y\r", r"1 of 1 ended, 10\.0 GiB came back on GPU 1")
             assert screen.wait_end() == 0
         assert not lives_on(pid)
 
@@ -110,8 +108,7 @@ def test_a_terminal_shows_whom_and_asks(machine: Machine) -> None:
 def test_any_other_answer_sends_nothing(machine: Machine, answer: str) -> None:
     with trainings(machine) as (pid,), Screen([*END, str(pid)], machine.env, 100, 20) as screen:
         screen.wait_for(r"\[y/N\]")
-        screen.type(answer)
-        screen.wait_for("gpumon: TERM was not sent")
+        screen.press(answer, "gpumon: TERM was not sent")
         assert screen.wait_end() == 1
         assert lives_on(pid)
         assert not machine.logged
@@ -319,27 +316,6 @@ def test_a_program_reads_who_it_was_and_what_became_of_them(machine: Machine) ->
     assert process.keys() == planned["processes"][0].keys()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["0"], "'0' is not a process such as 4711 or 4711:88214033"),
-        (["-1"], ""),
-        (["4711:x"], "is not a process such as"),
-        (["99999999999"], "is not a process such as"),
-        (["4711", "--signal", "STOP"], "STOP ends no process: use kill -STOP"),
-        (["4711", "--signal", "_IGN"], "'_IGN' is not a signal such as TERM, INT or KILL"),
-        (["4711", "--timeout", "0"], "is not a length of time"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(
-    machine: Machine, arguments: list[str], sentence: str
-) -> None:
-    done = machine.end(*arguments, "--yes")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert sentence in done.stderr
-
-
 def test_hostile_names_are_only_text(machine: Machine) -> None:
     with owners(1, ["python", "\x1b]52;c;eA==\x07", "\u202e\x9b31m", "\nTERM would reach"]) as (
         process,
@@ -372,8 +348,7 @@ def test_ctrl_c_while_it_waits_tells_what_is_known(machine: Machine) -> None:
     with trainings(machine, stubborn=True) as (pid,):
         with Screen([*END, str(pid), "--yes"], machine.env, 100, 20) as screen:
             screen.wait_for("TERM sent")
-            screen.type("\x03")
-            screen.wait_for(f"{pid} has not ended")
+            screen.press("\x03", f"{pid} has not ended")
             assert screen.wait_end() == 130
         assert [entry[1:] for entry in machine.logged] == [
             ("TERM", "sent"),
@@ -390,14 +365,6 @@ def test_the_demo_has_processes_to_end() -> None:
     pid = json.loads(listed.stdout)["processes"][0]["pid"]
     done = fork_server.run([*END, "--demo", str(pid), "--dry-run"])
     assert f"{pid}:" in done.stdout
-
-
-def test_without_a_driver_it_says_so(tmp_path: Path) -> None:
-    done = fork_server.run(
-        [*END, "4711", "--yes"], {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith("gpumon: ")
 
 
 def test_many_processes_end_together(machine: Machine) -> None:

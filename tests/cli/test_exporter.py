@@ -13,8 +13,6 @@ from urllib.request import urlopen
 import pytest
 
 from tests import fork_server
-from tests.absent import ABSENT
-from tests.command import run_here
 from tests.driver import Driver, h100
 from tests.exporter.exporting import exporting, run_exporter, wait_until
 from tests.lives import signal_another_thread
@@ -25,26 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HASH = "$2b$04$" + "a" * 53
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--listen", "nowhere"], "'nowhere' is not an address with a port, such as"),
-        (["--listen", "127.0.0.1:65536"], "is not an address with a port"),
-        (["--listen", "::1:9835"], "is not an address with a port"),
-        (["--listen", "http://127.0.0.1:1"], "is not an address with a port"),
-        (["--listen", "192.0.2.1:0"], "cannot listen at 192.0.2.1:0: Cannot assign"),
-        (["-n", "0"], "is not a number of seconds from 0.1 to 3600"),
-        (["--user", "ann"], "--user has no effect on gpumon exporter"),
-        (["--web-config", f"{ABSENT}/web.yml"], "web.yml: cannot be read: No such file"),
-        (["--web-config", "/dev/null"], "/dev/null: is not a regular file"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused_in_a_sentence(arguments: list[str], said: str) -> None:
-    done = run_here("exporter", "--demo", *arguments)
-    assert done.returncode == 2
-    assert re.fullmatch(rf"gpumon: .*{re.escape(said)}.*\n", done.stderr)
 
 
 def test_a_port_that_is_taken_is_a_sentence() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -22,7 +21,7 @@ from gpumon.text.formatting import cell_width
 from gpumon.text.status_line import StatusLine
 from tests import fork_server
 from tests.build import NOON, gpu, process, snapshot
-from tests.command import run_here
+from tests.command import run_program
 from tests.recording.csv.command import logging, rows, run_log, wait_until
 from tests.screen import PATIENCE
 
@@ -31,41 +30,6 @@ FULL = replace(GOES, lost=12, trouble="run.csv is not written: the disk is full.
 
 
 # The command line
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--for", "0"], "'0' is not a length of time"),
-        (["--for", "1y"], "cannot read '1y': write seconds, or a time such as 30s, 15m"),
-        (["--for", "9" * 400], "is not a length of time"),
-        (["-n", "0.01"], "'0.01' is not a number of seconds from 0.1 to 3600"),
-        (["--rotate", "100"], "cannot read '100': write a number with K, M, G or T"),
-        (["--rotate", "1K"], "'1K' is not a size for a file: give 64K or more"),
-        (["--rotate", "9" * 400 + "G"], "is not a size for a file"),
-        (["--rotate", "1M", "--keep", "0"], "'0' is not a number of files to keep"),
-        (["--keep", "3"], "--keep needs --rotate"),
-        (["--filter", "ann"], "--filter has no effect on gpumon log"),
-        (["--fo", "5"], "unrecognized arguments: --fo"),
-        (["two.csv"], "unrecognized arguments: two.csv"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused_in_a_sentence(
-    tmp_path: Path, arguments: list[str], said: str
-) -> None:
-    done = run_here("log", "--demo", str(tmp_path / "run.csv"), *arguments)
-    assert done.returncode == 2
-    assert re.fullmatch(rf"gpumon: .*{re.escape(said)}.*\n", done.stderr)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_what_is_shown_cannot_be_chosen_for_a_log(tmp_path: Path) -> None:
-    done = fork_server.run(
-        [sys.executable, "-m", "gpumon", "--filter", "ann", "log", str(tmp_path / "run.csv")],
-        os.environ,
-    )
-    assert done.returncode == 2
-    assert "--filter has no effect on gpumon log" in done.stderr
 
 
 def test_options_before_the_command_count_too(tmp_path: Path) -> None:
@@ -290,7 +254,5 @@ assert [signal.getsignal(number) for number in (2, 15, 1)] == before
 
 
 def test_a_second_control_c_acts_at_once() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _TWICE], capture_output=True, text=True, check=False
-    )
+    done = run_program([sys.executable, "-c", _TWICE])
     assert (done.stdout, done.stderr) == ("interrupted\n", "")

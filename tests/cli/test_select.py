@@ -17,6 +17,7 @@ from gpumon.model.time_shift import TimeShift
 from gpumon.recording.archive import Archive
 from gpumon.scheduling.locks import Locks
 from tests import fork_server
+from tests.command import run_program
 from tests.driver import GIB, Driver, Owner, h100, h100_mig, owners, rtx4090
 from tests.lives import NEEDS_ALL_PIDS
 from tests.recording.archive.archives import archived
@@ -189,50 +190,10 @@ def test_a_history_that_goes_on_says_how_the_gpus_were(driver: Driver, tmp_path:
     assert printed(driver, "--stable", "50m", "--from", str(folder)) == f"{driver.cards[1].uuid}\n"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["-n", "0"], "'0' is not a number of GPUs: write 2, or 1-4"),
-        (["-n", "4-1"], "runs backwards: write 1-4"),
-        (["-n", "x"], "not a number of GPUs"),
-        (["--free", "much"], "cannot read 'much': write a number with K, M, G or T"),
-        (["--total", "-1"], "cannot read '-1'"),
-        (["--util", "101"], "more than 100 %"),
-        (["--temp", "hot"], "not a temperature"),
-        (["--processes", "-1"], "not a number of processes"),
-        (["--capability", "new"], "such as 8.0 or 9"),
-        (["--stable", "a while"], "cannot read 'a while'"),
-        (["--stable", "0"], "not a length of time"),
-        (["--from", "run.csv"], "--from needs --stable"),
-        (["--gpus", "a"], "cannot read 'a' as a GPU"),
-        (["--model", ","], "contains no name"),
-        (["--lock-dir", ""], "'' is not a folder"),
-        (["--format", "yaml"], "invalid choice"),
-    ],
-)
-def test_a_bad_option_is_one_sentence(
-    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from gpumon.cli import main
-
-    with pytest.raises(SystemExit) as ended:
-        raise SystemExit(main(["select", *arguments]))
-    told = capsys.readouterr().err
-    assert ended.value.code == 2
-    assert words in told
-    assert told.count("\n") == 1
-
-
 def test_cards_that_are_left_out_are_sampled_too(driver: Driver) -> None:
     assert printed(driver, "--gpus", "2") == f"{driver.cards[2].uuid}\n"
     done = select(driver, "--gpus", "2", "--free", "900G")
     assert re.search(r"^  GPU 1 .* it is not among --gpus$", done.stderr, re.MULTILINE)
-
-
-def test_a_card_that_there_is_not_is_named(driver: Driver) -> None:
-    done = select(driver, "--gpus", "1,9")
-    assert done.returncode == 1
-    assert done.stderr == "gpumon: There is no GPU 9. This machine has GPUs 0 to 3.\n"
 
 
 MIB = 2**20
@@ -240,14 +201,8 @@ MIB = 2**20
 
 def state_on_screen(driver: Driver, index: int) -> str:
     """What the table says of a card."""
-    done = subprocess.run(
-        [sys.executable, "-m", "gpumon", "snapshot"],
-        env={**driver.env(), "COLUMNS": "150"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=True,
+    done = run_program(
+        [sys.executable, "-m", "gpumon", "snapshot"], {**driver.env(), "COLUMNS": "150"}, check=True
     )
     gpus = done.stdout.partition("──")[0].splitlines()
     (line,) = [line for line in gpus if line.startswith(f" {index} ")]

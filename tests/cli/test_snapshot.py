@@ -28,6 +28,7 @@ from gpumon.model.snapshot import GPU_METRICS
 from gpumon.sampling.enrichment import Lookup
 from tests import fork_server
 from tests.build import GivenMachine
+from tests.command import GPUMON, run_program
 from tests.driver import GIB, MIB, Driver, Owner, gb10, h100, h100_mig, owners, rtx4090
 from tests.sampling.test_enrichment import FakeHost, Hang
 from tests.screen import PATIENCE, Screen
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
     from tests.driver import Card
 
-GPUMON = [sys.executable, "-m", "gpumon"]
 
 FORMATS = {
     "table": ["--format", "table"],
@@ -136,12 +136,15 @@ class Machine:
         read: dict[str, Any] = json.loads(self.printed["json"])
         return read
 
-    def expected(self, card: Card, reading: str, factor: float) -> float | None:
-        """What the driver says of a card, in gpumon's unit."""
-        if card is self.driver.cards[3] and reading.startswith("utilization"):
-            return None  # unknown for a card that is cut into instances
-        value = card.get(reading)
-        return None if value is None else value * factor
+    def expected(self, reading: str, factor: float) -> Iterator[tuple[Card, float | None]]:
+        """What the driver says of each card, in gpumon's unit."""
+        for card in self.driver.cards:
+            if card.memory_total is None and reading in ("memory_total", "memory_used"):
+                continue  # A chip without memory of its own is told to have the host's.
+            value = card.get(reading)
+            if card is self.driver.cards[3] and reading.startswith("utilization"):
+                value = None  # unknown for a card that is cut into instances
+            yield card, None if value is None else value * factor
 
     def owned(self) -> set[tuple[int, str, int | None]]:
         """Every owner as the driver tells it: PID, card, bytes."""
@@ -161,11 +164,6 @@ def machine() -> Iterator[Machine]:
         Driver([h100(), rtx4090(), gb10(), h100_mig()]) as driver,
     ):
         yield Machine(driver, [first[0].pid, hostile[0].pid, last[0].pid])
-
-
-def is_the_hosts(card: Card, reading: str) -> bool:
-    """Whether a chip without memory of its own is told to have the host's."""
-    return card.memory_total is None and reading in ("memory_total", "memory_used")
 
 
 def rows(text: str) -> list[dict[str, str]]:
@@ -193,16 +191,14 @@ def samples(text: str) -> dict[str, dict[str, float]]:
 def test_json_tells_what_the_driver_says(
     machine: Machine, reading: str, factor: float, key: str
 ) -> None:
-    told = [gpu[key] for gpu in machine.json()["gpus"]]
-    for card, value in zip(machine.driver.cards, told, strict=True):
-        expected = machine.expected(card, reading, factor)
-        if is_the_hosts(card, reading):
-            continue
+    told = {gpu["uuid"]: gpu[key] for gpu in machine.json()["gpus"]}
+    assert len(told) == len(machine.driver.cards)
+    for card, expected in machine.expected(reading, factor):
         if expected is None:
-            assert value is None, card.index
+            assert told[card.uuid] is None, card.index
         else:
-            assert value == pytest.approx(expected), card.index
-    assert any(value is not None for value in told)
+            assert told[card.uuid] == pytest.approx(expected), card.index
+    assert any(value is not None for value in told.values())
 
 
 def test_json_says_why_a_value_is_null_and_never_writes_nan(machine: Machine) -> None:
@@ -267,12 +263,12 @@ def test_json_marks_a_process_of_another_name_space_and_matches_it_with_nobody(
 def test_csv_tells_what_the_driver_says(
     machine: Machine, reading: str, factor: float, key: str
 ) -> None:
-    found = rows(machine.printed["csv"])
-    (column,) = (name for name in found[0] if name.partition(" [")[0] == CSV_COLUMN[key])
-    for card, row in zip(machine.driver.cards, found, strict=True):
-        if is_the_hosts(card, reading):
-            continue
-        expected = machine.expected(card, reading, factor)
+    found = {row["uuid"]: row for row in rows(machine.printed["csv"])}
+    assert len(found) == len(machine.driver.cards)
+    names = next(iter(found.values()))
+    (column,) = (name for name in names if name.partition(" [")[0] == CSV_COLUMN[key])
+    for card, expected in machine.expected(reading, factor):
+        row = found[card.uuid]
         if expected is None:
             assert row[column] == "", card.index
         elif key.endswith("_bytes"):
@@ -310,10 +306,7 @@ def test_prometheus_tells_what_the_driver_says(
     machine: Machine, reading: str, factor: float, key: str
 ) -> None:
     found = samples(machine.printed["prometheus"])[DCGM_NAME[key]]
-    for card in machine.driver.cards:
-        if is_the_hosts(card, reading):
-            continue
-        expected = machine.expected(card, reading, factor)
+    for card, expected in machine.expected(reading, factor):
         if expected is None:
             assert card.uuid not in found, card.index
         elif key.endswith("_bytes"):
@@ -525,13 +518,7 @@ def test_a_filter_sees_what_was_looked_up() -> None:
 
 @pytest.mark.parametrize("terms", ["idle>1h", "!state:idle user:bo"])
 def test_that_one_sample_tells_nobody_idle_is_said_beside_it(terms: str) -> None:
-    done = subprocess.run(
-        [*GPUMON, "snapshot", "--demo", "--filter", terms],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=True,
-    )
+    done = run_program([*GPUMON, "snapshot", "--demo", "--filter", terms], check=True)
     assert re.fullmatch(r"gpumon: one sample cannot show idle processes: .*\n", done.stderr)
     assert " of 18 processes" in done.stdout
 
@@ -598,9 +585,7 @@ def test_one_sample_has_the_network_adapters_of_this_machine(form: str) -> None:
         pytest.skip("this machine has no network adapter")
     with Driver([h100()]) as driver:
         command = [*GPUMON, "snapshot", "--format", form]
-        told = subprocess.run(
-            command, env=driver.env(), capture_output=True, text=True, check=True
-        ).stdout
+        told = run_program(command, driver.env(), check=True).stdout
     if form == "json":
         found = {nic["name"] for nic in json.loads(told)["host"]["nics"]}
     else:

@@ -23,7 +23,6 @@ from gpumon.model.snapshot import GpuStatus
 from gpumon.recording.recording import EventKind
 from gpumon.stream import Heartbeat, StreamedSample, StreamReader, session
 from tests.build import NOON, snapshot
-from tests.command import run_here
 from tests.driver import Driver, Owner, h100, h100_mig, owners
 from tests.lives import signal_another_thread
 from tests.recording.csv.command import wait_until
@@ -377,32 +376,3 @@ def test_a_standard_input_that_was_never_open_ends_nothing() -> None:
             stream.until(lambda one: one.written_at > begun + 7)
     finally:
         os.close(read)
-
-
-def test_an_output_that_cannot_be_written_is_said() -> None:
-    with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
-        done = subprocess.run(
-            [*STREAM, "--demo"],
-            stdin=subprocess.DEVNULL,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            check=False,
-            timeout=PATIENCE,
-        )
-    assert done.returncode == 1
-    assert done.stderr == b"gpumon: cannot write to standard output: No space left on device.\n"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["-n", "0.01"], "'0.01' is not a number of seconds from 0.1 to 3600"),
-        (["--user", "ann"], "--user has no effect on gpumon stream"),
-        (["--gpus", "x-"], "x-"),
-    ],
-)
-def test_what_cannot_be_meant_is_refused_in_a_sentence(arguments: list[str], said: str) -> None:
-    done = run_here("stream", *arguments)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert done.stdout == ""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests import fork_server
+from tests.command import GPUMON
 from tests.driver import Driver, a100, h100, rtx4090
 from tests.makers.amd.machines import NAMES, add, add_kfd_node
 from tests.makers.amd.test_links import add_link
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.driver.models import Model
-
-GPUMON = [sys.executable, "-m", "gpumon"]
 
 
 def topo(
@@ -111,17 +109,3 @@ def test_the_demo_has_adapters_beside_gpus_and_a_lost_one() -> None:
         "GPU6": ["SYS", "NODE", "X", "SYS", "NODE", "1"],
     }
     assert "NUMA 1  processors 48-95" in ran.stdout
-
-
-def test_without_a_driver_it_says_why() -> None:
-    with Driver([h100()]) as driver:
-        driver.fail_init(9)
-        ran = topo(env=driver.env())
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert "The NVIDIA driver is not loaded." in ran.stderr
-
-
-def test_other_machines_are_refused() -> None:
-    ran = topo("--hosts", "gpu-01")
-    assert (ran.returncode, ran.stdout) == (2, "")
-    assert "--hosts" in ran.stderr

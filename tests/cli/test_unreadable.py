@@ -7,7 +7,6 @@ import errno
 import json
 import os
 import subprocess
-import sys
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from gpumon.cli import main
 from gpumon.doctor import Check, CheckVerdict, passed, report
 from gpumon.doctor.context import DiagnosticContext, DriverAnswer
+from tests.command import GPUMON
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-GPUMON = [sys.executable, "-m", "gpumon"]
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
 
 VARIABLES = (
@@ -161,10 +160,7 @@ def test_the_error_of_another_file_is_not_said_to_be_that_of_standard_output(
 @pytest.mark.parametrize(
     "arguments",
     [
-        "theme check {}",
-        "report {}",
-        "watch --alerts {}",
-        "log --demo --for 1s {}/x.csv",
+        *("theme check {}", "report {}", "watch --alerts {}", "log --demo --for 1s {}/x.csv"),
         "run -- {}/x",
     ],
 )

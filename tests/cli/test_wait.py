@@ -12,7 +12,6 @@ import pytest
 
 from gpumon.sampling.gpu_sampler import PATIENCE as PATIENCE_OF_A_LOOK
 from tests import fork_server
-from tests.command import run_here
 from tests.driver import GIB, Driver, Owner, h100
 from tests.scheduling.holding import holder
 from tests.screen import PATIENCE, Screen
@@ -148,12 +147,6 @@ def test_a_card_that_hangs_at_first_is_waited_for(driver: Driver) -> None:
         assert screen.wait_end() == 0
 
 
-def test_without_a_driver_there_is_nothing_to_wait_for() -> None:
-    done = run()
-    assert done.returncode == 1
-    assert "was not found" in done.stderr
-
-
 def test_a_driver_that_goes_and_comes_back_does_not_end_the_waiting(driver: Driver) -> None:
     with Screen(WAIT, env=driver.env(), columns=120) as screen:
         screen.wait_for("GPU 0:")
@@ -210,26 +203,3 @@ def test_a_command_takes_its_place_as_a_shell_would_start_it(driver: Driver) -> 
     assert done.returncode == 7
     ignored = int(done.stdout.split()[1], 16)
     assert not ignored & (1 << (13 - 1)), "SIGPIPE is not ignored"
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["hot"],
-        ["--pid", "x"],
-        ["--pid", "0"],
-        ["--pid", "1,,2"],
-        ["--pid", "99999999999"],
-        ["--pid", "1", "idle"],
-        ["--pid", "1", "-n", "2"],
-        ["--timeout", "soon"],
-        ["--timeout", "0"],
-        ["--from", "x.csv"],
-        ["-n", "0"],
-    ],
-)
-def test_bad_options_are_one_sentence(arguments: list[str]) -> None:
-    done = run_here("wait", *arguments)
-    assert done.returncode == 2
-    assert done.stderr.startswith("gpumon: ")
-    assert done.stderr.count("\n") == 1

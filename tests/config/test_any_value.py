@@ -87,17 +87,13 @@ THEME_KEYS = {
     "dashboard": (*DASHBOARD, "unknown"),
 }
 CHANNELS = (
-    "{{ command = {} }}",
-    "{{ command = [{}] }}",
-    "{{ webhook = {} }}",
+    *("{{ command = {} }}", "{{ command = [{}] }}", "{{ webhook = {} }}"),
     '{{ webhook = "https://x.example", format = {} }}',
     '{{ webhook = "https://x.example", headers = {} }}',
     '{{ webhook = "https://x.example", headers = {{ Authorization = {} }} }}',
     '{{ webhook = "https://x.example", header_files = {} }}',
     '{{ webhook = "https://x.example", header_files = {{ Authorization = {} }} }}',
-    '{{ webhook = "https://x.example", other = {} }}',
-    "{{ apprise = {} }}",
-    "{{ other = {} }}",
+    *('{{ webhook = "https://x.example", other = {} }}', "{{ apprise = {} }}", "{{ other = {} }}"),
     "[{}]",
 )
 

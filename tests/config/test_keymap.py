@@ -13,14 +13,7 @@ from hypothesis import strategies as st
 from textual.binding import Binding
 
 from gpumon.config.key_changes import keys_in_force, read_keys, settle, works_on_pages
-from gpumon.config.keymap import (
-    ACTIONS,
-    KEYMAP,
-    MOST_USED,
-    NAMED,
-    display,
-    fixed_keys,
-)
+from gpumon.config.keymap import ACTIONS, KEYMAP, MOST_USED, NAMED, display, fixed_keys
 from gpumon.config.table import InvalidValue
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.dialogs.choices import ColumnsDialog, MomentDialog, ThemesDialog, TimespanDialog
@@ -90,7 +83,7 @@ def test_a_key_does_one_thing_wherever_it_works(preset: Preset) -> None:
             ("page", "gpu"),
             ("page", "process"),
             ("end", "signals"),
-        ),
+        )
     ]
     shared = {"left", "right", "up", "down", "h", "j", "k", "l"}
     for around, nearer in pairs:
@@ -152,28 +145,37 @@ def test_what_is_wanted_is_held_against_the_keys_of_the_preset() -> None:
     )
 
 
-def test_a_key_that_is_free_is_given() -> None:
-    assert settle({"end": ["z", "f5"]}) == ({"end": ("z", "f5")}, {})
-    assert settle({"mine": ["k"], "end": ["m"]}) == ({"mine": ("k",), "end": ("m",)}, {})
-
-
-def test_a_key_of_another_action_is_refused_and_both_keep_theirs() -> None:
-    granted, refused = settle({"mine": ["z", "k"]})
-    assert granted == {}
-    assert 'k is already the key for "end"' in refused["mine"]
-
-
-def test_of_two_that_want_the_same_the_first_gets_it() -> None:
-    granted, refused = settle({"mine": ["z"], "end": ["z"]})
-    assert granted == {"mine": ("z",)}
-    assert 'z is already the key for "mine"' in refused["end"]
-
-
-def test_who_is_refused_is_in_the_way_with_the_usual_keys() -> None:
-    granted, refused = settle({"tree": ["m"], "mine": ["ctrl+c"]})
-    assert granted == {}
-    assert 'ctrl+c is already the key for "interrupt"' in refused["mine"]
-    assert 'm is already the key for "mine"' in refused["tree"]
+@pytest.mark.parametrize(
+    ("changes", "granted", "refused"),
+    [
+        ({"end": ["z", "f5"]}, {"end": ("z", "f5")}, {}),
+        ({"mine": ["k"], "end": ["m"]}, {"mine": ("k",), "end": ("m",)}, {}),
+        ({"mine": ["z", "k"]}, {}, {"mine": 'k is already the key for "end"'}),
+        # Of two that want the same the first gets it.
+        (
+            {"mine": ["z"], "end": ["z"]},
+            {"mine": ("z",)},
+            {"end": 'z is already the key for "mine"'},
+        ),
+        # Who is refused is in the way with the usual keys.
+        (
+            {"tree": ["m"], "mine": ["ctrl+c"]},
+            {},
+            {
+                "mine": 'ctrl+c is already the key for "interrupt"',
+                "tree": 'm is already the key for "mine"',
+            },
+        ),
+    ],
+    ids=["free", "exchanged", "of another", "twice", "in the way"],
+)
+def test_a_key_is_given_if_it_is_free_and_else_both_keep_theirs(
+    changes: dict[str, list[str]], granted: dict[str, tuple[str, ...]], refused: dict[str, str]
+) -> None:
+    given_, sentences = settle(changes)
+    assert given_ == granted
+    assert sentences.keys() == refused.keys()
+    assert [name for name, words in refused.items() if words not in sentences[name]] == []
 
 
 @given(

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.doctor import CheckVerdict, access
+from gpumon.doctor import access
 from gpumon.host.procfs import in_initial_pid_namespace
 from gpumon.makers.nvidia import checks as nvidia_checks
-from tests.doctor.trees import SILENT, Tree, verdict, words
+from tests.doctor.trees import FAIL, PASS, SILENT, WARN, Tree, expect, verdict, words
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,17 +33,14 @@ def test_open_device_files_pass(tree: Tree) -> None:
         nvidia_checks.unified_memory,
         nvidia_checks.device_limits,
     ):
-        assert verdict(check(case)) is CheckVerdict.PASS, words(check(case))
+        assert verdict(check(case)) is PASS, words(check(case))
 
 
 @pytest.mark.parametrize("missing", ["/dev/nvidiactl", "/dev/nvidia0"])
 @pytest.mark.usefixtures("on_the_host")
 def test_a_loaded_driver_without_device_files_is_a_fault(tree: Tree, missing: str) -> None:
     tree.remove(missing)
-    result = nvidia_checks.device_files(tree.case(answer=SILENT))
-    assert verdict(result) is CheckVerdict.FAIL
-    assert missing in words(result)
-    assert "nvidia-modprobe" in words(result)
+    expect(nvidia_checks.device_files(tree.case(answer=SILENT)), FAIL, missing, "nvidia-modprobe")
 
 
 def test_a_container_without_device_files_is_to_be_started_with_its_cards(tree: Tree) -> None:
@@ -61,26 +58,25 @@ def test_files_that_are_closed_to_this_user_name_the_group_to_ask_for(
     monkeypatch.setattr(os, "access", lambda path, _: path != card)
     monkeypatch.setattr(grp, "getgrgid", lambda _: SimpleNamespace(gr_name="video"))
     result = nvidia_checks.device_files(tree.case())
-    assert verdict(result) is CheckVerdict.FAIL
-    assert "no permission to open /dev/nvidia0" in words(result)
-    assert "usermod -aG video" in words(result)
-    assert "-rw-rw---- group video" in words(result)
+    expect(
+        result,
+        FAIL,
+        "no permission to open /dev/nvidia0",
+        "usermod -aG video",
+        "-rw-rw---- group video",
+    )
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may open everything")
 def test_the_kernel_itself_says_that_a_file_is_closed(tree: Tree) -> None:
     tree.path("/dev/nvidiactl").chmod(0)
-    result = nvidia_checks.device_files(tree.case())
-    assert verdict(result) is CheckVerdict.FAIL
-    assert "NVreg_DeviceFileMode" in words(result)
+    expect(nvidia_checks.device_files(tree.case()), FAIL, "NVreg_DeviceFileMode")
 
 
 @pytest.mark.usefixtures("on_the_host")
 def test_without_unified_memory_no_cuda_program_starts(tree: Tree) -> None:
     tree.remove("/dev/nvidia-uvm")
-    result = nvidia_checks.unified_memory(tree.case())
-    assert verdict(result) is CheckVerdict.FAIL
-    assert "nvidia-modprobe -u" in words(result)
+    expect(nvidia_checks.unified_memory(tree.case()), FAIL, "nvidia-modprobe -u")
 
 
 @pytest.mark.parametrize("device", ["nvidiactl", "nvidia-uvm"])
@@ -90,16 +86,14 @@ def test_a_cgroup_of_version_2_shows_by_the_kernels_refusal(tree: Tree, device: 
             raise PermissionError(errno.EPERM, "Operation not permitted")
 
     result = nvidia_checks.device_limits(tree.case(try_open=refuse))
-    assert verdict(result) is CheckVerdict.FAIL
-    assert f"/dev/{device}" in words(result)
-    assert "daemon-reload" in words(result)
+    expect(result, FAIL, f"/dev/{device}", "daemon-reload")
 
 
 def test_a_mode_that_refuses_is_not_blamed_on_a_cgroup(tree: Tree) -> None:
     def refuse(_: Path) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    assert verdict(nvidia_checks.device_limits(tree.case(try_open=refuse))) is CheckVerdict.PASS
+    assert verdict(nvidia_checks.device_limits(tree.case(try_open=refuse))) is PASS
 
 
 def _limits(tree: Tree, rules: str) -> DiagnosticContext:
@@ -112,31 +106,25 @@ def _limits(tree: Tree, rules: str) -> DiagnosticContext:
 
 @pytest.mark.parametrize("rules", ["a *:* rwm\n", "c 1:3 rwm\nc 195:* rw\n", "c *:* rwm\n"])
 def test_a_cgroup_of_version_1_that_allows_all_cards_passes(tree: Tree, rules: str) -> None:
-    result = nvidia_checks.device_limits(_limits(tree, rules))
-    assert verdict(result) is CheckVerdict.PASS
-    assert "No cgroup denies" in words(result)
+    expect(nvidia_checks.device_limits(_limits(tree, rules)), PASS, "No cgroup denies")
 
 
 def test_a_job_that_was_given_some_cards_is_no_fault(tree: Tree) -> None:
     rules = "c 195:255 rwm\nc 195:2 rwm\nc 195:3 rw\nc 195:0 m\n"
-    result = nvidia_checks.device_limits(_limits(tree, rules))
-    assert verdict(result) is CheckVerdict.PASS
-    assert "2-3" in words(result)
+    expect(nvidia_checks.device_limits(_limits(tree, rules)), PASS, "2-3")
 
 
 @pytest.mark.parametrize("rules", ["c 1:3 rwm\n", "", "c 195:0 rwm\n", "c 195:255 rwm\n"])
 def test_a_job_without_a_card_or_without_the_control_file_is_a_fault(
     tree: Tree, rules: str
 ) -> None:
-    result = nvidia_checks.device_limits(_limits(tree, rules))
-    assert verdict(result) is CheckVerdict.FAIL
-    assert "--gres=gpu" in words(result)
+    expect(nvidia_checks.device_limits(_limits(tree, rules)), FAIL, "--gres=gpu")
 
 
 def test_the_group_of_a_container_is_the_root_of_what_it_sees(tree: Tree) -> None:
     tree.write("/proc/self/cgroup", "5:devices:/docker/0123\n")
     tree.write("/sys/fs/cgroup/devices/devices.list", "c 1:3 rwm\n")
-    assert verdict(nvidia_checks.device_limits(tree.case())) is CheckVerdict.FAIL
+    assert verdict(nvidia_checks.device_limits(tree.case())) is FAIL
 
 
 def test_a_machine_without_a_driver_is_asked_for_no_device_files(tree: Tree) -> None:
@@ -149,13 +137,12 @@ def test_a_machine_without_a_driver_is_asked_for_no_device_files(tree: Tree) -> 
 
 @pytest.mark.usefixtures("on_the_host")
 def test_the_first_name_space_passes(tree: Tree) -> None:
-    assert verdict(access.pid_namespace(tree.case())) is CheckVerdict.PASS
+    assert verdict(access.pid_namespace(tree.case())) is PASS
 
 
 def test_a_container_sees_only_its_own_processes(tree: Tree) -> None:
     result = access.pid_namespace(tree.case())
-    assert verdict(result) is CheckVerdict.WARN
-    assert "--pid=host" in words(result)
+    expect(result, WARN, "--pid=host")
     assert "upgrade" not in words(result)
 
 
@@ -163,26 +150,22 @@ def test_an_old_driver_in_a_container_speaks_of_others(tree: Tree) -> None:
     tree.write(
         "/proc/driver/nvidia/version", "NVRM version: NVIDIA Kernel Module  525.60.13  Thu\n"
     )
-    result = access.pid_namespace(tree.case())
-    assert verdict(result) is CheckVerdict.WARN
-    assert "upgrade the driver" in words(result)
+    expect(access.pid_namespace(tree.case()), WARN, "upgrade the driver")
 
 
 @pytest.mark.parametrize("hiding", ["2", "1", "invisible", "4"])
 def test_hidden_processes_are_told(tree: Tree, hiding: str) -> None:
     tree.write("/proc/self/mounts", f"proc /proc proc rw,relatime,gid=4242,hidepid={hiding} 0 0\n")
-    result = access.hidden_processes(tree.case())
-    assert verdict(result) is CheckVerdict.WARN
-    assert "4242" in words(result)
+    expect(access.hidden_processes(tree.case()), WARN, "4242")
 
 
 def test_nothing_is_hidden_from_root_nor_from_the_group_it_is_shown_to(tree: Tree) -> None:
     tree.write("/proc/self/mounts", "proc /proc proc rw,hidepid=2 0 0\n")
-    assert verdict(access.hidden_processes(tree.case(root_user=True))) is CheckVerdict.PASS
+    assert verdict(access.hidden_processes(tree.case(root_user=True))) is PASS
     groups = os.getgroups()
     if groups:
         tree.write("/proc/self/mounts", f"proc /proc proc rw,gid={groups[0]},hidepid=2 0 0\n")
-        assert verdict(access.hidden_processes(tree.case())) is CheckVerdict.PASS
+        assert verdict(access.hidden_processes(tree.case())) is PASS
 
 
 @pytest.mark.parametrize("options", ["rw", "rw,hidepid=0", "rw,hidepid=off"])
@@ -191,4 +174,4 @@ def test_an_open_proc_passes(tree: Tree, options: str) -> None:
         "/proc/self/mounts",
         f"proc /proc proc {options} 0 0\nproc /mnt/proc proc rw,hidepid=2 0 0\n",
     )
-    assert verdict(access.hidden_processes(tree.case())) is CheckVerdict.PASS
+    assert verdict(access.hidden_processes(tree.case())) is PASS

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.doctor import CheckVerdict, gpus
+from gpumon.doctor import gpus
 from gpumon.doctor.context import DiagnosticContext, ExaminedMachine, ask_driver
 from gpumon.makers.amd import checks as amd_checks
 from gpumon.makers.drm import checks as drm_checks
@@ -17,7 +17,7 @@ from gpumon.makers.nvidia import checks as nvidia_checks
 from gpumon.makers.nvidia import library, source
 from gpumon.sampling.gpu_sampler import take_one
 from gpumon.system.system import System
-from tests.doctor.trees import verdict, words
+from tests.doctor.trees import PASS, verdict, words
 from tests.makers.amd import machines
 from tests.makers.drm.trees import Tree, write
 from tests.makers.intel import captures
@@ -53,7 +53,7 @@ def test_every_model_of_amd_passes(tmp_path: Path, model: str) -> None:
     case = _examined(tmp_path)
     assert words(gpus.gpus_on_the_bus(case)).startswith("1 AMD GPU.")
     for check in (amd_checks.amd_driver, drm_checks.render_nodes, gpus.answer):
-        assert verdict(check(case)) is CheckVerdict.PASS, words(check(case))
+        assert verdict(check(case)) is PASS, words(check(case))
     assert nvidia_checks.library(case) is None
     (card,) = case.cards
     assert card.integrated == case.gpus[0].memory_unified
@@ -71,7 +71,7 @@ def test_every_model_of_intel_passes(tmp_path: Path, add: Callable[[Tree], Path]
     case = _examined(tmp_path)
     assert words(gpus.gpus_on_the_bus(case)).startswith("1 Intel GPU.")
     for check in (intel_checks.intel_driver, drm_checks.render_nodes, gpus.answer):
-        assert verdict(check(case)) is CheckVerdict.PASS, words(check(case))
+        assert verdict(check(case)) is PASS, words(check(case))
     (card,) = case.cards
     assert card.integrated == case.gpus[0].memory_unified
 
@@ -83,7 +83,7 @@ def test_the_gpu_of_a_processor_is_left_out_beside_a_card(tmp_path: Path) -> Non
     case = _examined(tmp_path)
     assert [gpu.name for gpu in case.gpus] == ["AMD Radeon RX 6900 XT"]
     assert "Intel's at 0000:00:02.0" in words(gpus.processor_gpus(case))
-    assert verdict(gpus.answer(case)) is CheckVerdict.PASS
+    assert verdict(gpus.answer(case)) is PASS
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from gpumon.doctor import CheckVerdict, frameworks
 from gpumon.makers.nvidia import cuda_checks
 from tests.build import gpu
-from tests.doctor.trees import SILENT, Tree, verdict, words
+from tests.doctor.trees import FAIL, PASS, SILENT, UNKNOWN, WARN, Tree, details, expect, verdict
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
@@ -46,9 +46,8 @@ def test_toolkits_are_found_with_their_versions_each_once(tree: Tree) -> None:
     nvcc = tree.write("/opt/cuda/bin/nvcc", "#!/bin/sh\necho 'release 12.1, V12.1.105'\n")
     nvcc.chmod(0o755)
     result = cuda_checks.toolkits(tree.case(environ={"CUDA_HOME": "/usr/local/cuda"}))
-    assert verdict(result) is CheckVerdict.PASS
-    assert result is not None
-    assert result.details == (
+    assert verdict(result) is PASS
+    assert details(result) == (
         "12.4.1  /usr/local/cuda",
         "10.2.89  /usr/local/cuda-10.2",
         "12.1  /opt/cuda/bin/nvcc",
@@ -59,16 +58,14 @@ def test_a_compiler_on_the_path_is_named_where_it_is(tree: Tree) -> None:
     nvcc = tree.write("/usr/bin/nvcc", "#!/bin/sh\necho 'release 11.8, V11.8.89'\n")
     nvcc.chmod(0o755)
     result = cuda_checks.toolkits(tree.case(environ={"PATH": "/usr/bin:/bin"}))
-    assert result is not None
-    assert result.details == ("11.8  /usr/bin/nvcc",)
+    assert details(result) == ("11.8  /usr/bin/nvcc",)
 
 
 @pytest.mark.parametrize("variable", ["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"])
 def test_the_folder_of_a_toolkit_may_have_a_colon(tree: Tree, variable: str) -> None:
     tree.write("/home:a/cuda/version.json", '{"cuda": {"version": "12.4.1"}}')
     result = cuda_checks.toolkits(tree.case(environ={variable: "/home:a/cuda"}))
-    assert result is not None
-    assert result.details == ("12.4.1  /home:a/cuda",)
+    assert details(result) == ("12.4.1  /home:a/cuda",)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"cuda": 7}', "\x00"])
@@ -76,25 +73,22 @@ def test_a_broken_version_file_is_no_end(tree: Tree, text: str) -> None:
     tree.write("/usr/local/cuda-12.4/version.json", text)
     tree.write("/usr/local/cuda-12.4/bin/nvcc")
     result = cuda_checks.toolkits(tree.case())
-    assert result is not None
-    assert result.details == ("unknown version  /usr/local/cuda-12.4/bin/nvcc",)
+    assert details(result) == ("unknown version  /usr/local/cuda-12.4/bin/nvcc",)
 
 
 def test_a_toolkit_that_the_driver_cannot_run_is_told(tree: Tree) -> None:
     tree.write("/usr/local/cuda-13.0/version.json", '{"cuda": {"version": "13.0.0"}}')
-    result = cuda_checks.toolkits(tree.case())
-    assert verdict(result) is CheckVerdict.WARN
-    assert "driver 580 or later" in words(result)
+    expect(cuda_checks.toolkits(tree.case()), WARN, "driver 580 or later")
 
 
 def test_a_toolkit_of_a_later_minor_version_is_no_fault(tree: Tree) -> None:
     tree.write("/usr/local/cuda-12.9/version.json", '{"cuda": {"version": "12.9.0"}}')
-    assert verdict(cuda_checks.toolkits(tree.case())) is CheckVerdict.PASS
+    assert verdict(cuda_checks.toolkits(tree.case())) is PASS
 
 
 def test_a_toolkit_is_not_judged_without_a_driver(tree: Tree) -> None:
     tree.write("/usr/local/cuda-13.0/version.json", '{"cuda": {"version": "13.0.0"}}')
-    assert verdict(cuda_checks.toolkits(tree.case(answer=SILENT))) is CheckVerdict.PASS
+    assert verdict(cuda_checks.toolkits(tree.case(answer=SILENT))) is PASS
 
 
 def test_cudnn_is_known_by_its_header(tree: Tree) -> None:
@@ -105,8 +99,7 @@ def test_cudnn_is_known_by_its_header(tree: Tree) -> None:
     )
     tree.write("/usr/include/x86_64-linux-gnu/cudnn_version.h", header)
     result = cuda_checks.cudnn(tree.case())
-    assert result is not None
-    assert result.details == ("9.1.0  /usr/include/x86_64-linux-gnu/cudnn_version.h",)
+    assert details(result) == ("9.1.0  /usr/include/x86_64-linux-gnu/cudnn_version.h",)
 
 
 def test_the_cards_that_programs_see_are_named(tree: Tree) -> None:
@@ -114,23 +107,20 @@ def test_the_cards_that_programs_see_are_named(tree: Tree) -> None:
     uuid = "GPU-0123"
     cards = gpu(uuid=uuid), gpu(index=1, uuid="GPU-4567")
     result = cuda_checks.visible(tree.case(*cards, environ={"CUDA_VISIBLE_DEVICES": uuid}))
-    assert verdict(result) is CheckVerdict.PASS
-    assert "cuda:0 is GPU 0" in words(result)
+    expect(result, PASS, "cuda:0 is GPU 0")
 
 
 @pytest.mark.parametrize("value", ["", "-1", "GPU-nobody"])
 def test_a_program_that_would_see_no_card_is_warned_of(tree: Tree, value: str) -> None:
     result = cuda_checks.visible(tree.case(environ={"CUDA_VISIBLE_DEVICES": value}))
-    assert verdict(result) is CheckVerdict.WARN
+    assert verdict(result) is WARN
 
 
 def test_torch_is_told_from_its_version_file_alone(tree: Tree) -> None:
     _torch(tree, "2.5.1+cu124", "12.4")
     tree.write(f"{SITE}/torch/__init__.py", "raise SystemExit('somebody imported torch')\n")
     result = frameworks.torch(tree.case(environ=ENVIRON))
-    assert verdict(result) is CheckVerdict.PASS
-    assert "2.5.1+cu124, built for CUDA 12.4." in words(result)
-    assert VENV in words(result)
+    expect(result, PASS, "2.5.1+cu124, built for CUDA 12.4.", VENV)
 
 
 def test_a_framework_newer_than_the_driver_is_a_fault_that_names_the_driver_it_needs(
@@ -138,23 +128,19 @@ def test_a_framework_newer_than_the_driver_is_a_fault_that_names_the_driver_it_n
 ) -> None:
     _torch(tree, "2.9.0+cu130", "13.0")
     result = frameworks.torch(tree.case(environ=ENVIRON))
-    assert verdict(result) is CheckVerdict.FAIL
-    assert "CUDA up to 12.8" in words(result)
-    assert "driver 580 or later" in words(result)
+    expect(result, FAIL, "CUDA up to 12.8", "driver 580 or later")
 
 
 def test_a_later_minor_version_runs_and_is_told(tree: Tree) -> None:
     _torch(tree, "2.8.0+cu129", "12.9")
-    result = frameworks.torch(tree.case(environ=ENVIRON))
-    assert verdict(result) is CheckVerdict.PASS
-    assert "newer than the driver's 12.8" in words(result)
+    expect(frameworks.torch(tree.case(environ=ENVIRON)), PASS, "newer than the driver's 12.8")
 
 
 def test_a_build_for_the_processor_alone_is_told_where_there_is_a_card(tree: Tree) -> None:
     _torch(tree, "2.5.1+cpu", None)
-    assert verdict(frameworks.torch(tree.case(environ=ENVIRON))) is CheckVerdict.WARN
+    assert verdict(frameworks.torch(tree.case(environ=ENVIRON))) is WARN
     lonely = tree.case(environ=ENVIRON, answer=SILENT)
-    assert verdict(frameworks.torch(lonely)) is CheckVerdict.PASS
+    assert verdict(frameworks.torch(lonely)) is PASS
 
 
 def test_a_build_for_other_cards_is_told_as_such(tree: Tree) -> None:
@@ -162,8 +148,7 @@ def test_a_build_for_other_cards_is_told_as_such(tree: Tree) -> None:
     text = text.replace("cuda: Optional[str] = '6.2.41'", "cuda: Optional[str] = None")
     tree.write(f"{SITE}/torch/version.py", text)
     result = frameworks.torch(tree.case(environ=ENVIRON))
-    assert verdict(result) is CheckVerdict.WARN
-    assert "was built for ROCm 6.2.41: it does not compute on these GPUs" in words(result)
+    expect(result, WARN, "was built for ROCm 6.2.41: it does not compute on these GPUs")
 
 
 def _other_torch(tree: Tree, version: str, **built: str) -> None:
@@ -181,16 +166,16 @@ INTEL = gpu(name="Intel Arc A770")
 @pytest.mark.parametrize(
     ("cards", "built", "expected", "told"),
     [
-        ((AMD,), {"hip": "6.2.41133"}, CheckVerdict.PASS, "was built for ROCm 6.2.41133."),
-        ((AMD,), {"cuda": "12.4"}, CheckVerdict.WARN, "CUDA 12.4: it does not compute on these"),
-        ((AMD,), {}, CheckVerdict.WARN, "Install the build for ROCm"),
-        ((INTEL,), {"xpu": "20250101"}, CheckVerdict.PASS, "XPU 20250101"),
-        ((INTEL,), {"cuda": "12.4"}, CheckVerdict.WARN, "Install the build for XPU"),
-        ((gpu(), AMD), {"cuda": "12.4"}, CheckVerdict.PASS, "built for CUDA 12.4"),
-        ((gpu(), AMD), {"hip": "6.2.41133"}, CheckVerdict.PASS, "ROCm"),
-        ((gpu(), AMD), {}, CheckVerdict.WARN, "it includes CUDA"),
-        ((APU,), {"cuda": "12.4"}, CheckVerdict.PASS, "nothing to compare it with"),
-        ((APU,), {}, CheckVerdict.PASS, "without CUDA"),
+        ((AMD,), {"hip": "6.2.41133"}, PASS, "was built for ROCm 6.2.41133."),
+        ((AMD,), {"cuda": "12.4"}, WARN, "CUDA 12.4: it does not compute on these"),
+        ((AMD,), {}, WARN, "Install the build for ROCm"),
+        ((INTEL,), {"xpu": "20250101"}, PASS, "XPU 20250101"),
+        ((INTEL,), {"cuda": "12.4"}, WARN, "Install the build for XPU"),
+        ((gpu(), AMD), {"cuda": "12.4"}, PASS, "built for CUDA 12.4"),
+        ((gpu(), AMD), {"hip": "6.2.41133"}, PASS, "ROCm"),
+        ((gpu(), AMD), {}, WARN, "it includes CUDA"),
+        ((APU,), {"cuda": "12.4"}, PASS, "nothing to compare it with"),
+        ((APU,), {}, PASS, "without CUDA"),
     ],
 )
 def test_a_build_is_judged_by_the_makers_of_the_gpus(
@@ -200,16 +185,14 @@ def test_a_build_is_judged_by_the_makers_of_the_gpus(
     if cards[0].name != gpu().name:
         tree.without_nvidia()
     cuda_version = "12.8" if cards[0].name == gpu().name else None
-    result = frameworks.torch(tree.case(*cards, environ=ENVIRON, cuda=cuda_version))
-    assert verdict(result) is expected
-    assert told in words(result)
+    expect(frameworks.torch(tree.case(*cards, environ=ENVIRON, cuda=cuda_version)), expected, told)
 
 
 def test_a_processors_gpu_is_to_compute_where_rocm_is_installed(tree: Tree) -> None:
     tree.without_nvidia()
     tree.write("/opt/rocm/.info/version", "7.1.1\n")
     _other_torch(tree, "2.8.0")
-    assert verdict(frameworks.torch(tree.case(APU, environ=ENVIRON))) is CheckVerdict.WARN
+    assert verdict(frameworks.torch(tree.case(APU, environ=ENVIRON))) is WARN
 
 
 def test_builds_for_rocm_of_the_other_frameworks_are_known(tree: Tree) -> None:
@@ -222,21 +205,19 @@ def test_builds_for_rocm_of_the_other_frameworks_are_known(tree: Tree) -> None:
     )
     tree.write(f"{SITE}/tensorflow_rocm-2.18.1.dist-info/METADATA")
     case = tree.case(AMD, environ=ENVIRON, cuda=None)
-    assert verdict(frameworks.jax(case)) is CheckVerdict.PASS
-    assert "was built for ROCm 7." in words(frameworks.jax(case))
-    assert verdict(frameworks.tensorflow(case)) is CheckVerdict.PASS
-    assert "2.18.1" in words(frameworks.tensorflow(case))
+    expect(frameworks.jax(case), PASS, "was built for ROCm 7.")
+    expect(frameworks.tensorflow(case), PASS, "2.18.1")
 
 
 def test_nvidias_driver_that_fails_beside_another_maker_blames_no_build(tree: Tree) -> None:
     _other_torch(tree, "2.8.0", cuda="12.4")
     result = frameworks.torch(tree.case(AMD, environ=ENVIRON, cuda=None))
-    assert verdict(result) is CheckVerdict.PASS
+    assert verdict(result) is PASS
 
 
 def test_what_the_driver_allows_may_not_be_known(tree: Tree) -> None:
     _torch(tree, "2.5.1+cu124", "12.4")
-    assert verdict(frameworks.torch(tree.case(environ=ENVIRON, cuda=None))) is CheckVerdict.UNKNOWN
+    assert verdict(frameworks.torch(tree.case(environ=ENVIRON, cuda=None))) is UNKNOWN
 
 
 def test_the_environment_that_a_program_would_run_in_is_judged_the_others_are_listed(
@@ -246,12 +227,8 @@ def test_the_environment_that_a_program_would_run_in_is_judged_the_others_are_li
     _torch(tree, "2.9.0+cu130", "13.0", "/usr/lib/python3/dist-packages")
     tree.write("/usr/bin/python3")
     result = frameworks.torch(tree.case(environ=ENVIRON))
-    assert verdict(result) is CheckVerdict.PASS
-    assert result is not None
-    assert result.details == (
-        f"2.5.1+cu124  CUDA 12.4  {VENV}",
-        "2.9.0+cu130  CUDA 13.0  /usr",
-    )
+    assert verdict(result) is PASS
+    assert details(result) == (f"2.5.1+cu124  CUDA 12.4  {VENV}", "2.9.0+cu130  CUDA 13.0  /usr")
 
 
 @pytest.mark.parametrize(
@@ -267,8 +244,7 @@ def test_the_folder_of_an_environment_may_have_a_colon(
 ) -> None:
     _torch(tree, "2.5.1+cu124", "12.4", f"{prefix}/lib/python3.11/site-packages")
     result = frameworks.torch(tree.case(environ={variable: folder}))
-    assert result is not None
-    assert result.details == (f"2.5.1+cu124  CUDA 12.4  {prefix}",)
+    assert details(result) == (f"2.5.1+cu124  CUDA 12.4  {prefix}",)
 
 
 def test_tensorflow_is_told_by_what_its_build_wrote(tree: Tree) -> None:
@@ -278,9 +254,7 @@ def test_tensorflow_is_told_by_what_its_build_wrote(tree: Tree) -> None:
     )
     tree.write(f"{SITE}/tensorflow-2.18.0.dist-info/METADATA")
     result = frameworks.tensorflow(tree.case(environ=ENVIRON))
-    assert verdict(result) is CheckVerdict.PASS
-    assert "2.18.0, built for CUDA 12.5.1." in words(result)
-    assert "cuDNN 9" in words(result)
+    expect(result, PASS, "2.18.0, built for CUDA 12.5.1.", "cuDNN 9")
 
 
 def test_a_tensorflow_without_cuda_is_no_cuda_build(tree: Tree) -> None:
@@ -288,18 +262,16 @@ def test_a_tensorflow_without_cuda_is_no_cuda_build(tree: Tree) -> None:
         f"{SITE}/tensorflow/python/platform/build_info.py",
         TENSORFLOW.format(cuda="12.5.1", built=False),
     )
-    result = frameworks.tensorflow(tree.case(environ=ENVIRON))
-    assert verdict(result) is CheckVerdict.WARN
-    assert "tensorflow[and-cuda]" in words(result)
+    expect(frameworks.tensorflow(tree.case(environ=ENVIRON)), WARN, "tensorflow[and-cuda]")
 
 
 @pytest.mark.parametrize(
     ("others", "expected"),
     [
-        (["jax_cuda12_plugin-0.4.35", "jax_cuda12_pjrt-0.4.35"], CheckVerdict.PASS),
-        (["jax_cuda13_plugin-0.7.2"], CheckVerdict.FAIL),
-        (["jaxlib-0.4.13+cuda11.cudnn86"], CheckVerdict.PASS),
-        (["jaxlib-0.4.35"], CheckVerdict.WARN),
+        (["jax_cuda12_plugin-0.4.35", "jax_cuda12_pjrt-0.4.35"], PASS),
+        (["jax_cuda13_plugin-0.7.2"], FAIL),
+        (["jaxlib-0.4.13+cuda11.cudnn86"], PASS),
+        (["jaxlib-0.4.35"], WARN),
     ],
 )
 def test_jax_is_told_by_the_plugins_beside_it(

@@ -10,20 +10,30 @@ from gpumon.doctor.context import DriverAnswer, ask_driver
 from gpumon.makers.nvidia import checks as nvidia_checks
 from gpumon.makers.source import SourceError
 from tests.build import gpu
-from tests.doctor.trees import MISSING, SILENT, SLOT, VERSION, Tree, verdict, words
+from tests.doctor.trees import (
+    FAIL,
+    MISSING,
+    PASS,
+    SILENT,
+    SLOT,
+    UNKNOWN,
+    VERSION,
+    WARN,
+    Tree,
+    expect,
+    verdict,
+    words,
+)
 from tests.driver import Driver, h100
 
 
 def test_a_healthy_driver_passes(tree: Tree) -> None:
     case = tree.case()
     for check in (
-        gpus.gpus_on_the_bus,
-        nvidia_checks.kernel_module,
-        nvidia_checks.library,
-        nvidia_checks.cuda_library,
-        gpus.answer,
+        *(gpus.gpus_on_the_bus, nvidia_checks.kernel_module, nvidia_checks.library),
+        *(nvidia_checks.cuda_library, gpus.answer),
     ):
-        assert verdict(check(case)) is CheckVerdict.PASS, words(check(case))
+        assert verdict(check(case)) is PASS, words(check(case))
     assert "open" in words(nvidia_checks.kernel_module(case))
 
 
@@ -31,7 +41,7 @@ def test_a_machine_without_a_card_is_told_so_and_nothing_that_follows_from_it(tr
     tree.unload()
     tree.path(f"/sys/bus/pci/devices/{SLOT}/vendor").write_text("0x1a03\n")
     case = tree.case(answer=MISSING)
-    assert verdict(gpus.gpus_on_the_bus(case)) is CheckVerdict.FAIL
+    assert verdict(gpus.gpus_on_the_bus(case)) is FAIL
     assert nvidia_checks.kernel_module(case) is None
     assert gpus.answer(case) is None
 
@@ -45,42 +55,30 @@ def test_a_card_that_is_on_no_bus_but_answers_is_no_fault(tree: Tree) -> None:
 def test_a_card_in_the_hands_of_the_kernels_own_driver_is_a_fault(tree: Tree) -> None:
     tree.unload()
     tree.card("0000:42:00.0", "nouveau")
-    result = gpus.gpus_on_the_bus(tree.case(answer=SILENT))
-    assert verdict(result) is CheckVerdict.FAIL
-    assert "blacklist nouveau" in words(result)
+    expect(gpus.gpus_on_the_bus(tree.case(answer=SILENT)), FAIL, "blacklist nouveau")
 
 
 def test_a_card_given_to_a_virtual_machine_is_no_fault(tree: Tree) -> None:
     tree.card("0000:42:00.0", "vfio-pci")
-    result = gpus.gpus_on_the_bus(tree.case())
-    assert verdict(result) is CheckVerdict.PASS
-    assert "virtual machines" in words(result)
-    assert verdict(gpus.answer(tree.case())) is CheckVerdict.PASS
+    expect(gpus.gpus_on_the_bus(tree.case()), PASS, "virtual machines")
+    assert verdict(gpus.answer(tree.case())) is PASS
 
 
 def test_a_card_that_the_driver_refused_is_named(tree: Tree) -> None:
     tree.card("0000:42:00.0", None)
-    result = gpus.gpus_on_the_bus(tree.case())
-    assert verdict(result) is CheckVerdict.WARN
-    assert "0000:42:00.0  NVIDIA  no driver" in words(result)
+    expect(gpus.gpus_on_the_bus(tree.case()), WARN, "0000:42:00.0  NVIDIA  no driver")
 
 
 def test_a_module_that_is_not_loaded_is_a_fault_where_there_is_a_card(tree: Tree) -> None:
     tree.unload()
-    result = nvidia_checks.kernel_module(tree.case(answer=SILENT))
-    assert verdict(result) is CheckVerdict.FAIL
-    assert "modprobe nvidia" in words(result)
+    expect(nvidia_checks.kernel_module(tree.case(answer=SILENT)), FAIL, "modprobe nvidia")
 
 
 def test_a_library_of_another_version_than_the_module_is_a_fault_that_names_both(
     tree: Tree,
 ) -> None:
     answer = msgspec.structs.replace(SILENT, libraries={"NVIDIA": "575.51.03"})
-    result = nvidia_checks.library(tree.case(answer=answer))
-    assert verdict(result) is CheckVerdict.FAIL
-    assert "575.51.03" in words(result)
-    assert VERSION in words(result)
-    assert "Reboot" in words(result)
+    expect(nvidia_checks.library(tree.case(answer=answer)), FAIL, "575.51.03", VERSION, "Reboot")
 
 
 def test_a_driver_that_was_upgraded_under_us_is_told_by_both_versions(tree: Tree) -> None:
@@ -94,28 +92,22 @@ def test_a_driver_that_was_upgraded_under_us_is_told_by_both_versions(tree: Tree
 
         answer = ask_driver(refuse)  # type: ignore[arg-type] # it never comes to the snapshot
     assert answer.libraries == {"NVIDIA": "575.51.03"}
-    assert verdict(nvidia_checks.library(tree.case(answer=answer))) is CheckVerdict.FAIL
-    assert verdict(gpus.answer(tree.case(answer=answer))) is CheckVerdict.FAIL
+    assert verdict(nvidia_checks.library(tree.case(answer=answer))) is FAIL
+    assert verdict(gpus.answer(tree.case(answer=answer))) is FAIL
 
 
 def test_libraries_to_link_with_are_not_taken_for_the_driver(tree: Tree) -> None:
     environ = {"LD_LIBRARY_PATH": "/opt/lib:/usr/local/cuda/lib64/stubs"}
-    result = nvidia_checks.library(tree.case(environ=environ))
-    assert verdict(result) is CheckVerdict.FAIL
-    assert "LD_LIBRARY_PATH" in words(result)
+    expect(nvidia_checks.library(tree.case(environ=environ)), FAIL, "LD_LIBRARY_PATH")
 
 
 def test_no_library_at_all_is_a_fault(tree: Tree) -> None:
-    result = nvidia_checks.library(tree.case(answer=MISSING))
-    assert verdict(result) is CheckVerdict.FAIL
-    assert "--gpus all" in words(result)
+    expect(nvidia_checks.library(tree.case(answer=MISSING)), FAIL, "--gpus all")
 
 
 def test_a_cuda_library_left_behind_by_an_older_driver_is_a_fault(tree: Tree) -> None:
     tree.library("535.183.01")
-    result = nvidia_checks.cuda_library(tree.case())
-    assert verdict(result) is CheckVerdict.FAIL
-    assert "535.183.01" in words(result)
+    expect(nvidia_checks.cuda_library(tree.case()), FAIL, "535.183.01")
 
 
 def test_the_forward_compatibility_package_is_no_mismatch(tree: Tree) -> None:
@@ -123,36 +115,31 @@ def test_the_forward_compatibility_package_is_no_mismatch(tree: Tree) -> None:
     tree.write(f"{folder}/libcuda.so.575.51.03")
     tree.link(f"{folder}/libcuda.so.1", "libcuda.so.575.51.03")
     result = nvidia_checks.cuda_library(tree.case(environ={"LD_LIBRARY_PATH": folder}))
-    assert verdict(result) is CheckVerdict.PASS
-    assert "forward compatibility" in words(result)
+    expect(result, PASS, "forward compatibility")
 
 
 def test_a_cuda_library_that_is_not_found_is_not_known_rather_than_missing(tree: Tree) -> None:
     tree.remove("/usr/lib/x86_64-linux-gnu/libcuda.so.1")
-    assert verdict(nvidia_checks.cuda_library(tree.case())) is CheckVerdict.UNKNOWN
+    assert verdict(nvidia_checks.cuda_library(tree.case())) is UNKNOWN
 
 
 def test_a_driver_that_misses_a_card_of_the_bus_is_a_fault(tree: Tree) -> None:
     tree.card("0000:42:00.0")
-    result = gpus.answer(tree.case())
-    assert verdict(result) is CheckVerdict.FAIL
-    assert "1 GPU," in words(result)
+    expect(gpus.answer(tree.case()), FAIL, "1 GPU,")
 
 
 def test_a_container_that_was_given_some_cards_misses_none(tree: Tree) -> None:
     tree.card("0000:42:00.0")
-    assert verdict(gpus.answer(tree.case(in_container=True))) is CheckVerdict.PASS
+    assert verdict(gpus.answer(tree.case(in_container=True))) is PASS
 
 
 def test_a_driver_that_does_not_answer_says_what_to_do(tree: Tree) -> None:
     result = gpus.answer(tree.case(answer=SILENT))
-    assert verdict(result) is CheckVerdict.FAIL
+    assert verdict(result) is FAIL
     assert words(result) == "It is not loaded. Load it."
 
 
-@pytest.mark.parametrize(
-    ("seconds", "expected"), [(0.3, CheckVerdict.PASS), (8.0, CheckVerdict.WARN)]
-)
+@pytest.mark.parametrize(("seconds", "expected"), [(0.3, PASS), (8.0, WARN)])
 def test_a_slow_answer_is_worth_a_word(tree: Tree, seconds: float, expected: CheckVerdict) -> None:
     snapshot = tree.case(gpu()).driver.snapshot
     answer = DriverAnswer({"NVIDIA": VERSION}, snapshot, None, seconds)

@@ -20,7 +20,19 @@ from gpumon.makers.nvidia import checks as nvidia_checks
 from gpumon.makers.nvidia import cuda_checks
 from gpumon.model.snapshot import GpuStatus, Host, Snapshot, Trouble
 from tests.build import NOON, gpu
-from tests.doctor.trees import MISSING, PROCESSOR, Tree, verdict, words
+from tests.doctor.trees import (
+    FAIL,
+    MISSING,
+    PASS,
+    PROCESSOR,
+    UNKNOWN,
+    WARN,
+    Tree,
+    details,
+    expect,
+    verdict,
+    words,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,10 +107,7 @@ def test_a_machine_with_only_an_amd_gpu_has_no_fault_for_lack_of_nvidias_driver(
         for result in examine(radeon.case(amd(), cuda=None, library=False))
         if result.section not in {"Terminal", "gpumon"}
     }
-    assert {result.verdict for result in results.values()} <= {
-        CheckVerdict.PASS,
-        CheckVerdict.UNKNOWN,
-    }, results
+    assert {result.verdict for result in results.values()} <= {PASS, UNKNOWN}, results
     assert "NVIDIA" not in " ".join(words(result) for result in results.values())
     left_out = {
         *("kernel module", "driver library", "CUDA library", "device files", "nvidia-uvm"),
@@ -127,9 +136,7 @@ def test_the_gpus_of_all_makers_are_counted(tree: Tree) -> None:
     assert f"{INTEL_SLOT}  Intel  xe" in result.details
 
 
-def test_gpus_are_read_although_nvidias_library_is_missing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_gpus_are_read_although_nvidias_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing() -> None:
         raise OSError
 
@@ -152,16 +159,12 @@ def test_a_driver_that_runs_a_gpu_and_does_not_report_it_is_a_fault(
     tree: Tree, kernel_driver: str
 ) -> None:
     tree.drm_card(AMD_SLOT, kernel_driver, 128)
-    result = gpus.answer(tree.case(gpu()))
-    assert verdict(result) is CheckVerdict.FAIL
-    assert "amdgpu|i915|xe" in words(result)
+    expect(gpus.answer(tree.case(gpu())), FAIL, "amdgpu|i915|xe")
 
 
 def test_nvidias_driver_may_fail_beside_one_that_answers(radeon: Tree) -> None:
     radeon.card("0000:41:00.0")
-    result = gpus.answer(radeon.case(amd()))
-    assert verdict(result) is CheckVerdict.FAIL
-    assert "0 GPUs of NVIDIA, but controls 1" in words(result)
+    expect(gpus.answer(radeon.case(amd())), FAIL, "0 GPUs of NVIDIA, but controls 1")
 
 
 # Drivers
@@ -172,58 +175,48 @@ def test_a_driver_beside_the_kernel_tells_its_own_version(radeon: Tree) -> None:
         amd_checks.amd_driver(radeon.case(amd()))
     )
     radeon.write("/sys/module/amdgpu/version", "6.8.5\n")
-    result = amd_checks.amd_driver(radeon.case(amd()))
-    assert verdict(result) is CheckVerdict.PASS
-    assert "amdgpu 6.8.5" in words(result)
+    expect(amd_checks.amd_driver(radeon.case(amd())), PASS, "amdgpu 6.8.5")
 
 
 @pytest.mark.parametrize("kernel_driver", ["i915", "xe"])
 def test_intels_driver_is_named(tree: Tree, kernel_driver: str) -> None:
     tree.drm_card(INTEL_SLOT, kernel_driver, 128)
     result = intel_checks.intel_driver(tree.case(arc()))
-    assert verdict(result) is CheckVerdict.PASS
+    assert verdict(result) is PASS
     assert words(result).startswith(f"{kernel_driver}, part of ")
 
 
-@pytest.mark.parametrize(
-    ("others", "expected"), [((), CheckVerdict.FAIL), ((gpu(),), CheckVerdict.WARN)]
-)
+@pytest.mark.parametrize(("others", "expected"), [((), FAIL), ((gpu(),), WARN)])
 def test_the_old_driver_radeon_says_how_to_change_to_amdgpu(
     tree: Tree, others: tuple[Gpu, ...], expected: CheckVerdict
 ) -> None:
     tree.drm_card(AMD_SLOT, "radeon", 128)
     case = tree.case(*others, answer=None if others else MISSING)
-    result = amd_checks.amd_driver(case)
-    assert verdict(result) is expected
-    assert "amdgpu.si_support=1" in words(result)
+    expect(amd_checks.amd_driver(case), expected, "amdgpu.si_support=1")
 
 
-@pytest.mark.parametrize(
-    ("others", "expected"), [((), CheckVerdict.FAIL), ((gpu(),), CheckVerdict.WARN)]
-)
+@pytest.mark.parametrize(("others", "expected"), [((), FAIL), ((gpu(),), WARN)])
 def test_a_gpu_without_a_driver_says_where_to_look(
     tree: Tree, others: tuple[Gpu, ...], expected: CheckVerdict
 ) -> None:
     tree.drm_card(AMD_SLOT, None)
     result = amd_checks.amd_driver(tree.case(*others, answer=None if others else MISSING))
-    assert verdict(result) is expected
-    assert "modprobe amdgpu" in words(result)
-    assert f"{AMD_SLOT}  no driver" in words(result)
+    expect(result, expected, "modprobe amdgpu", f"{AMD_SLOT}  no driver")
 
 
 def test_a_processors_gpu_without_a_driver_is_no_fault_beside_another_gpu(tree: Tree) -> None:
     tree.drm_card(PROCESSOR, None)
-    assert verdict(intel_checks.intel_driver(tree.case())) is CheckVerdict.PASS
-    assert verdict(intel_checks.intel_driver(tree.case(answer=MISSING))) is CheckVerdict.FAIL
+    assert verdict(intel_checks.intel_driver(tree.case())) is PASS
+    assert verdict(intel_checks.intel_driver(tree.case(answer=MISSING))) is FAIL
 
 
 def test_gpus_that_a_virtual_machine_has_are_no_fault(tree: Tree) -> None:
     tree.drm_card(AMD_SLOT, "vfio-pci")
     case = tree.case()
-    assert verdict(amd_checks.amd_driver(case)) is CheckVerdict.PASS
+    assert verdict(amd_checks.amd_driver(case)) is PASS
     assert "virtual machines" in words(gpus.gpus_on_the_bus(case))
     assert drm_checks.render_nodes(case) is None
-    assert verdict(gpus.answer(case)) is CheckVerdict.PASS
+    assert verdict(gpus.answer(case)) is PASS
 
 
 @pytest.mark.parametrize(("value", "told"), [("0\n", "on"), ("1\n", "off"), ("-1\n", None)])
@@ -238,19 +231,9 @@ def test_a_changed_parameter_of_xnack_is_told(radeon: Tree, value: str, told: st
 def test_machines_with_nvidia_alone_are_told_nothing_of_the_others(tree: Tree) -> None:
     case = tree.case()
     checks = (
-        *(
-            amd_checks.amd_driver,
-            intel_checks.intel_driver,
-            drm_checks.render_nodes,
-            amd_checks.compute_driver,
-        ),
-        *(
-            drm_checks.process_lists,
-            gpus.processor_gpus,
-            amd_checks.visible_amd,
-            intel_checks.visible_intel,
-            amd_checks.rocm,
-        ),
+        *(amd_checks.amd_driver, intel_checks.intel_driver, drm_checks.render_nodes),
+        *(amd_checks.compute_driver, drm_checks.process_lists, gpus.processor_gpus),
+        *(amd_checks.visible_amd, intel_checks.visible_intel, amd_checks.rocm),
     )
     assert [check(case) for check in checks] == [None] * len(checks)
 
@@ -261,8 +244,8 @@ def test_machines_with_nvidia_alone_are_told_nothing_of_the_others(tree: Tree) -
 def test_open_device_files_pass(radeon: Tree) -> None:
     case = radeon.case(amd())
     assert "/dev/dri/renderD128" in words(drm_checks.render_nodes(case))
-    assert verdict(drm_checks.render_nodes(case)) is CheckVerdict.PASS
-    assert verdict(amd_checks.compute_driver(case)) is CheckVerdict.PASS
+    assert verdict(drm_checks.render_nodes(case)) is PASS
+    assert verdict(amd_checks.compute_driver(case)) is PASS
 
 
 @pytest.mark.parametrize("group", ["render", "video"])
@@ -273,10 +256,13 @@ def test_a_closed_render_node_names_the_group_of_the_file(
     close(monkeypatch, radeon.path("/dev/dri/renderD128"), group)
     monkeypatch.setattr(grp, "getgrnam", lambda name: grp.struct_group((name, "x", 4242, [])))
     result = drm_checks.render_nodes(radeon.case(amd()))
-    assert verdict(result) is CheckVerdict.FAIL
-    assert "no permission to open /dev/dri/renderD128" in words(result)
-    assert f"sudo usermod -aG {group} $USER" in words(result)
-    assert f"/dev/dri/renderD128  -rw-rw---- group {group}" in words(result)
+    expect(
+        result,
+        FAIL,
+        "no permission to open /dev/dri/renderD128",
+        f"sudo usermod -aG {group} $USER",
+        f"/dev/dri/renderD128  -rw-rw---- group {group}",
+    )
 
 
 @pytest.mark.usefixtures("on_the_host")
@@ -284,11 +270,8 @@ def test_kfd_has_rights_of_its_own(radeon: Tree, monkeypatch: pytest.MonkeyPatch
     """``crw-rw---- root render``: ROCm/ROCm-docker#90."""
     close(monkeypatch, radeon.path(KFD))
     case = radeon.case(amd())
-    assert verdict(drm_checks.render_nodes(case)) is CheckVerdict.PASS
-    result = amd_checks.compute_driver(case)
-    assert verdict(result) is CheckVerdict.FAIL
-    assert "ROCm's programs do not start" in words(result)
-    assert "group render" in words(result)
+    assert verdict(drm_checks.render_nodes(case)) is PASS
+    expect(amd_checks.compute_driver(case), FAIL, "ROCm's programs do not start", "group render")
 
 
 @pytest.mark.usefixtures("on_the_host")
@@ -329,7 +312,7 @@ def test_a_container_that_was_given_some_gpus_misses_none(radeon: Tree) -> None:
     radeon.drm_card("0000:83:00.0", "amdgpu", 129)
     radeon.remove("/dev/dri/renderD129")
     result = drm_checks.render_nodes(radeon.case(amd(), in_container=True))
-    assert verdict(result) is CheckVerdict.PASS
+    assert verdict(result) is PASS
     assert "renderD129" not in words(result)
 
 
@@ -337,24 +320,20 @@ def test_a_container_that_was_given_some_gpus_misses_none(radeon: Tree) -> None:
 def test_a_missing_file_on_the_host_is_a_fault(radeon: Tree) -> None:
     radeon.drm_card("0000:83:00.0", "amdgpu", 129)
     radeon.remove("/dev/dri/renderD129")
-    result = drm_checks.render_nodes(radeon.case(amd()))
-    assert verdict(result) is CheckVerdict.FAIL
-    assert "there is no /dev/dri/renderD129" in words(result)
+    expect(drm_checks.render_nodes(radeon.case(amd())), FAIL, "there is no /dev/dri/renderD129")
 
 
 @pytest.mark.usefixtures("on_the_host")
 def test_kfd_is_needed_where_there_is_rocm(radeon: Tree) -> None:
     radeon.remove(KFD)
-    assert verdict(amd_checks.compute_driver(radeon.case(amd()))) is CheckVerdict.WARN
+    assert verdict(amd_checks.compute_driver(radeon.case(amd()))) is WARN
     radeon.write("/opt/rocm/.info/version", "6.2.0-66\n")
-    assert verdict(amd_checks.compute_driver(radeon.case(amd()))) is CheckVerdict.FAIL
+    assert verdict(amd_checks.compute_driver(radeon.case(amd()))) is FAIL
 
 
 def test_kfd_may_support_none_of_the_gpus(radeon: Tree) -> None:
     radeon.write(f"{NODES}/1/gpu_id", "0\n")
-    result = amd_checks.compute_driver(radeon.case(amd()))
-    assert verdict(result) is CheckVerdict.WARN
-    assert "PCIe atomics" in words(result)
+    expect(amd_checks.compute_driver(radeon.case(amd())), WARN, "PCIe atomics")
 
 
 def test_no_render_node_is_opened(radeon: Tree) -> None:
@@ -371,9 +350,7 @@ def test_no_render_node_is_opened(radeon: Tree) -> None:
 
 def test_whose_processes_are_seen_is_a_note_and_no_fault(tree: Tree) -> None:
     result = drm_checks.process_lists(tree.case(amd(), arc(index=1)))
-    assert verdict(result) is CheckVerdict.PASS
-    assert "AMD's and Intel's GPUs you see your own processes" in words(result)
-    assert "ROCm" in words(result)
+    expect(result, PASS, "AMD's and Intel's GPUs you see your own processes", "ROCm")
     result = drm_checks.process_lists(tree.case(arc()))
     assert "ROCm" not in words(result)
     result = drm_checks.process_lists(tree.case(arc(), root_user=True))
@@ -382,7 +359,7 @@ def test_whose_processes_are_seen_is_a_note_and_no_fault(tree: Tree) -> None:
 
 def test_a_container_speaks_of_nvidias_driver_only_where_there_is_one(radeon: Tree) -> None:
     result = access.pid_namespace(radeon.case(amd(), library=False))
-    assert verdict(result) is CheckVerdict.WARN
+    assert verdict(result) is WARN
     assert "570" not in words(result)
     assert "--pid=host" in words(result)
 
@@ -400,11 +377,8 @@ def test_a_processors_gpu_that_is_not_shown_is_told_and_not_judged(
     tree.drm_card(slot, kernel_driver, 128, integrated=True)
     close(monkeypatch, tree.path("/dev/dri/renderD128"))
     case = tree.case()
-    result = gpus.processor_gpus(case)
-    assert verdict(result) is CheckVerdict.PASS
-    assert slot in words(result)
-    assert "--backend all" in words(result)
-    assert verdict(gpus.answer(case)) is CheckVerdict.PASS
+    expect(gpus.processor_gpus(case), PASS, slot, "--backend all")
+    assert verdict(gpus.answer(case)) is PASS
     assert drm_checks.render_nodes(case) is None
     assert amd_checks.compute_driver(case) is None
 
@@ -415,14 +389,14 @@ def test_a_processors_gpu_that_is_not_shown_is_told_and_not_judged(
 def test_advice_is_that_of_the_maker(tree: Tree) -> None:
     lost = amd(status=GpuStatus.LOST)
     result = gpus.answering(tree.case(lost))
-    assert verdict(result) is CheckVerdict.FAIL
+    assert verdict(result) is FAIL
     assert "nvidia-smi" not in words(result)
     assert "amdgpu|i915|xe" in words(result)
     result = gpus.answering(tree.case(gpu(index=1, status=GpuStatus.LOST), lost))
     assert "nvidia-smi" in words(result)
     assert "amdgpu|i915|xe" in words(result)
     result = gpus.memory_health(tree.case(amd(retired_pages_pending=True)))
-    assert verdict(result) is CheckVerdict.WARN
+    assert verdict(result) is WARN
     assert "nvidia-smi" not in words(result)
 
 
@@ -435,8 +409,7 @@ def test_versions_of_rocm_are_found_each_once(radeon: Tree) -> None:
     radeon.link("/opt/rocm", "rocm-7.1.1")
     radeon.write("/opt/rocm-6.2.0/.info/version", "6.2.0-66\n")
     result = amd_checks.rocm(radeon.case(amd(), environ={"HSA_XNACK": "1"}))
-    assert result is not None
-    assert result.details == ("7.1.1  /opt/rocm", "6.2.0-66  /opt/rocm-6.2.0", "HSA_XNACK=1")
+    assert details(result) == ("7.1.1  /opt/rocm", "6.2.0-66  /opt/rocm-6.2.0", "HSA_XNACK=1")
 
 
 def test_the_amd_gpus_that_programs_see_are_named(tree: Tree) -> None:
@@ -444,15 +417,13 @@ def test_the_amd_gpus_that_programs_see_are_named(tree: Tree) -> None:
     assert amd_checks.visible_amd(tree.case(*cards)) is None
     environ = {"ROCR_VISIBLE_DEVICES": "GPU-00aa11bb22cc33dd"}
     result = amd_checks.visible_amd(tree.case(*cards, environ=environ))
-    assert verdict(result) is CheckVerdict.PASS
-    assert "ROCR_VISIBLE_DEVICES=GPU-00aa11bb22cc33dd: device 0 is GPU 1." in words(result)
+    expect(result, PASS, "ROCR_VISIBLE_DEVICES=GPU-00aa11bb22cc33dd: device 0 is GPU 1.")
     result = amd_checks.visible_amd(tree.case(*cards, environ={"HIP_VISIBLE_DEVICES": "9"}))
-    assert verdict(result) is CheckVerdict.WARN
-    assert "unset HIP_VISIBLE_DEVICES" in words(result)
+    expect(result, WARN, "unset HIP_VISIBLE_DEVICES")
     # ROCm takes an empty variable as not set, but for the first one.
     assert amd_checks.visible_amd(tree.case(*cards, environ={"HIP_VISIBLE_DEVICES": ""})) is None
     result = amd_checks.visible_amd(tree.case(*cards, environ={"ROCR_VISIBLE_DEVICES": ""}))
-    assert verdict(result) is CheckVerdict.WARN
+    assert verdict(result) is WARN
 
 
 def test_cuda_visible_devices_counts_for_amd_where_there_is_no_nvidia(radeon: Tree) -> None:
@@ -465,12 +436,10 @@ def test_the_intel_gpus_that_programs_see_are_named(tree: Tree) -> None:
     cards = arc(), arc(index=1, uuid="PCI-0000:83:00.0", pci_bus_id="0000:83:00.0")
     environ = {"ZE_AFFINITY_MASK": "1"}
     result = intel_checks.visible_intel(tree.case(*cards, environ=environ))
-    assert verdict(result) is CheckVerdict.WARN
-    assert "ZE_ENABLE_PCI_ID_DEVICE_ORDER=1" in words(result)
+    expect(result, WARN, "ZE_ENABLE_PCI_ID_DEVICE_ORDER=1")
     environ["ZE_ENABLE_PCI_ID_DEVICE_ORDER"] = "1"
     result = intel_checks.visible_intel(tree.case(*cards, environ=environ))
-    assert verdict(result) is CheckVerdict.PASS
-    assert "device 0 is GPU 1" in words(result)
+    expect(result, PASS, "device 0 is GPU 1")
 
 
 def test_a_gpu_that_is_not_shown_may_count_for_programs(tree: Tree) -> None:

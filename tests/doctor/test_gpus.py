@@ -14,7 +14,7 @@ from gpumon.model.error_codes import error_code
 from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.gpu_sampler import take_one
 from tests.build import gpu
-from tests.doctor.trees import SILENT, Tree, verdict, words
+from tests.doctor.trees import FAIL, PASS, SILENT, UNKNOWN, WARN, Tree, expect, verdict, words
 from tests.driver import Driver, Model, h100, rtx4090
 from tests.nvml_source import NvmlSource
 
@@ -39,27 +39,22 @@ def ask(driver: Driver) -> DiagnosticContext:
 def test_cards_that_answer_are_listed_by_model() -> None:
     with Driver([h100(), h100(), rtx4090()]) as driver:
         result = gpus.answering(ask(driver))
-    assert verdict(result) is CheckVerdict.PASS
-    assert "0-1: NVIDIA H100 80GB HBM3" in words(result)
-    assert "2: NVIDIA GeForce RTX 4090" in words(result)
+    expect(result, PASS, "0-1: NVIDIA H100 80GB HBM3", "2: NVIDIA GeForce RTX 4090")
 
 
 def test_a_lost_card_is_a_fault_that_names_it() -> None:
     with Driver([h100(), h100()]) as driver:
         driver.cards[1].lost = True
         result = gpus.answering(ask(driver))
-    assert verdict(result) is CheckVerdict.FAIL
-    assert "GPU 1 fell off the bus" in words(result)
+    expect(result, FAIL, "GPU 1 fell off the bus")
 
 
 def test_a_card_of_somebody_else_is_no_fault(tree: Tree) -> None:
     case = tree.case(gpu(), gpu(index=1, status=GpuStatus.NO_PERMISSION))
-    result = gpus.answering(case)
-    assert verdict(result) is CheckVerdict.WARN
-    assert "You may not use GPU 1" in words(result)
+    expect(gpus.answering(case), WARN, "You may not use GPU 1")
 
 
-@pytest.mark.parametrize(("on", "expected"), [(1, CheckVerdict.PASS), (0, CheckVerdict.WARN)])
+@pytest.mark.parametrize(("on", "expected"), [(1, PASS), (0, WARN)])
 def test_persistence_mode_off_costs_whoever_comes_first(on: int, expected: CheckVerdict) -> None:
     with Driver([h100(), h100()]) as driver:
         driver.cards[1].persistence_mode = on
@@ -72,13 +67,13 @@ def test_persistence_mode_off_costs_whoever_comes_first(on: int, expected: Check
 def test_a_driver_that_does_not_tell_of_persistence_is_not_praised() -> None:
     with Driver([h100()]) as driver:
         driver.cards[0].persistence_mode = None
-        assert verdict(nvidia_checks.persistence(ask(driver))) is CheckVerdict.UNKNOWN
+        assert verdict(nvidia_checks.persistence(ask(driver))) is UNKNOWN
 
 
 def test_a_card_that_may_power_down_needs_no_persistence(tree: Tree) -> None:
     tree.write("/sys/bus/pci/devices/0000:41:00.0/power/control", "auto\n")
     case = tree.case(gpu(pci_bus_id=BUS, persistence_mode=False))
-    assert verdict(nvidia_checks.persistence(case)) is CheckVerdict.PASS
+    assert verdict(nvidia_checks.persistence(case)) is PASS
 
 
 def _ecc(card: Card) -> None:
@@ -96,9 +91,9 @@ def _failure(card: Card) -> None:
 @pytest.mark.parametrize(
     ("harm", "expected", "told"),
     [
-        (_ecc, CheckVerdict.WARN, "GPU 1: 3 uncorrected ECC errors"),
-        (_pending, CheckVerdict.WARN, "GPU 1: a bad memory row is replaced at the next reset"),
-        (_failure, CheckVerdict.FAIL, "Return GPU 1"),
+        (_ecc, WARN, "GPU 1: 3 uncorrected ECC errors"),
+        (_pending, WARN, "GPU 1: a bad memory row is replaced at the next reset"),
+        (_failure, FAIL, "Return GPU 1"),
     ],
 )
 def test_bad_memory_is_told_with_what_to_do(
@@ -107,18 +102,15 @@ def test_bad_memory_is_told_with_what_to_do(
     with Driver([h100(), h100()]) as driver:
         harm(driver.cards[1])
         result = gpus.memory_health(ask(driver))
-    assert verdict(result) is expected
-    assert told in words(result)
+    expect(result, expected, told)
 
 
-@pytest.mark.parametrize(
-    ("model", "expected"), [(h100, CheckVerdict.PASS), (rtx4090, CheckVerdict.UNKNOWN)]
-)
+@pytest.mark.parametrize(("model", "expected"), [(h100, PASS), (rtx4090, UNKNOWN)])
 def test_a_card_that_counts_no_errors_is_not_said_to_have_none(
     model: Callable[[], Model], expected: CheckVerdict
 ) -> None:
     with Driver([model()]) as driver:
-        if expected is CheckVerdict.UNKNOWN:
+        if expected is UNKNOWN:
             for name in ("ecc_uncorrected_volatile", "remapped_pending"):
                 setattr(driver.cards[0], name, None)
         assert verdict(gpus.memory_health(ask(driver))) is expected
@@ -127,11 +119,11 @@ def test_a_card_that_counts_no_errors_is_not_said_to_have_none(
 @pytest.mark.parametrize(
     ("models", "refusal", "expected", "told"),
     [
-        ((h100, h100), 0, CheckVerdict.PASS, "Available (GPM): the page"),
-        ((h100, rtx4090), 0, CheckVerdict.PASS, "Available (GPM) on GPU 0;"),
-        ((rtx4090, rtx4090), 0, CheckVerdict.UNKNOWN, "Not supported"),
-        ((h100, h100), NO_PERMISSION, CheckVerdict.WARN, "denies it to you on GPU 0."),
-        ((h100, h100), MEMORY, CheckVerdict.UNKNOWN, "did not answer for GPU 0."),
+        ((h100, h100), 0, PASS, "Available (GPM): the page"),
+        ((h100, rtx4090), 0, PASS, "Available (GPM) on GPU 0;"),
+        ((rtx4090, rtx4090), 0, UNKNOWN, "Not supported"),
+        ((h100, h100), NO_PERMISSION, WARN, "denies it to you on GPU 0."),
+        ((h100, h100), MEMORY, UNKNOWN, "did not answer for GPU 0."),
     ],
 )
 def test_whether_the_work_of_the_sms_can_be_read_is_told_with_what_to_do(
@@ -140,25 +132,19 @@ def test_whether_the_work_of_the_sms_can_be_read_is_told_with_what_to_do(
     with Driver([model() for model in models]) as driver:
         driver.cards[0].fail("nvmlGpmSampleGet", refusal)
         result = nvidia_checks.profiling(ask(driver))
-    assert verdict(result) is expected
-    assert told in words(result)
+    expect(result, expected, told)
 
 
 def test_a_sleeping_card_is_told_and_left_asleep(tree: Tree) -> None:
     case = tree.case(gpu(), gpu(index=1, status=GpuStatus.ASLEEP))
-    result = gpus.asleep(case)
-    assert verdict(result) is CheckVerdict.PASS
-    assert "GPU 1" in words(result)
+    expect(gpus.asleep(case), PASS, "GPU 1")
     assert gpus.asleep(tree.case()) is None
 
 
 def test_nothing_is_said_of_cards_that_nobody_can_see(tree: Tree) -> None:
     case = tree.case(answer=SILENT)
     for check in (
-        gpus.answering,
-        nvidia_checks.persistence,
-        gpus.memory_health,
-        nvidia_checks.profiling,
+        *(gpus.answering, nvidia_checks.persistence, gpus.memory_health, nvidia_checks.profiling),
         gpus.asleep,
     ):
         assert check(case) is None
@@ -177,7 +163,7 @@ LOG = """\
 def test_errors_of_a_card_are_told_before_those_of_programs(tree: Tree) -> None:
     tree.write("/dev/kmsg", LOG)
     result = nvidia_checks.reported_errors(tree.case(gpu(pci_bus_id=BUS)))
-    assert verdict(result) is CheckVerdict.WARN
+    assert verdict(result) is WARN
     assert result is not None
     assert result.found == "The GPUs themselves caused 1 XID."
     assert result.details == (
@@ -190,15 +176,13 @@ def test_errors_of_a_card_are_told_before_those_of_programs(tree: Tree) -> None:
 
 def test_errors_that_programs_cause_are_no_fault_of_the_card(tree: Tree) -> None:
     tree.write("/dev/kmsg", "\n".join(line for line in LOG.splitlines() if ": 79," not in line))
-    assert verdict(nvidia_checks.reported_errors(tree.case())) is CheckVerdict.PASS
+    assert verdict(nvidia_checks.reported_errors(tree.case())) is PASS
 
 
 def test_a_log_that_may_not_be_read_is_not_taken_for_an_empty_one(tree: Tree) -> None:
-    assert verdict(nvidia_checks.reported_errors(tree.case())) is CheckVerdict.PASS
+    assert verdict(nvidia_checks.reported_errors(tree.case())) is PASS
     tree.remove("/dev/kmsg")
-    result = nvidia_checks.reported_errors(tree.case())
-    assert verdict(result) is CheckVerdict.UNKNOWN
-    assert "no kernel log (/dev/kmsg) here" in words(result)
+    expect(nvidia_checks.reported_errors(tree.case()), UNKNOWN, "no kernel log (/dev/kmsg) here")
     tree.link("/dev/kmsg", "/dev/zero")
     assert "another device" in words(nvidia_checks.reported_errors(tree.case()))
 
@@ -210,8 +194,7 @@ def test_a_repair_is_no_fault_of_the_card(tree: Tree) -> None:
         "for remapping, reset gpu to activate.\n",
     )
     result = nvidia_checks.reported_errors(tree.case(gpu(pci_bus_id=BUS)))
-    assert verdict(result) is CheckVerdict.PASS
-    assert "that the driver dealt with" in words(result)
+    expect(result, PASS, "that the driver dealt with")
 
 
 def test_a_bus_with_a_longer_number_is_another_bus(tree: Tree) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from gpumon.doctor import CheckVerdict, own
+from gpumon.doctor import own
 from gpumon.makers import machine
-from tests.doctor.trees import Tree, verdict, words
+from tests.doctor.trees import PASS, WARN, Tree, expect, verdict, words
 
 if TYPE_CHECKING:
     import pytest
@@ -18,14 +18,12 @@ def test_a_state_folder_that_cannot_be_written_is_told(
 ) -> None:
     blocked = tree.write("/home/ann/state")
     monkeypatch.setenv("XDG_STATE_HOME", str(blocked))
-    result = own.state(tree.case())
-    assert verdict(result) is CheckVerdict.WARN
-    assert "XDG_STATE_HOME" in words(result)
+    expect(own.state(tree.case()), WARN, "XDG_STATE_HOME")
     monkeypatch.setenv("XDG_STATE_HOME", str(tree.path("/home/ann/not-yet")))
-    assert verdict(own.state(tree.case())) is CheckVerdict.PASS
+    assert verdict(own.state(tree.case())) is PASS
     # Root may write everywhere: what the kernel says to others is put in its mouth.
     monkeypatch.setattr(os, "access", lambda *_: False)
-    assert verdict(own.state(tree.case())) is CheckVerdict.WARN
+    assert verdict(own.state(tree.case())) is WARN
 
 
 def test_a_configuration_is_named_and_what_is_wrong_with_it_told(tree: Tree) -> None:
@@ -34,9 +32,7 @@ def test_a_configuration_is_named_and_what_is_wrong_with_it_told(tree: Tree) -> 
     tree.write("/home/ann/.config/gpumon/config.toml", "")
     assert "is valid" in words(own.configuration(case))
     tree.write("/home/ann/.config/gpumon/config.toml", "intervall = 3\n")
-    result = own.configuration(case)
-    assert verdict(result) is CheckVerdict.WARN
-    assert "intervall" in words(result)
+    expect(own.configuration(case), WARN, "intervall")
 
 
 def test_a_folder_of_locks_is_looked_at_and_not_made(tree: Tree) -> None:
@@ -48,13 +44,9 @@ def test_a_folder_of_locks_is_looked_at_and_not_made(tree: Tree) -> None:
     folder.chmod(0o1777)
     assert "All users share" in words(own.locks(case))
     folder.chmod(0o777)
-    result = own.locks(case)
-    assert verdict(result) is CheckVerdict.WARN
-    assert "not sticky" in words(result)
+    expect(own.locks(case), WARN, "not sticky")
     folder.chmod(0o755)
-    result = own.locks(case)
-    assert verdict(result) is CheckVerdict.WARN
-    assert "not writable by everybody" in words(result)
+    expect(own.locks(case), WARN, "not writable by everybody")
 
 
 def test_doctor_names_the_same_versions(tree: Tree) -> None:

@@ -25,8 +25,7 @@ def test_a_result_reads_from_the_verdict_to_what_is_to_be_done() -> None:
     assert lines(result) == [
         " FAIL  driver library    libnvidia-ml is 575.51.03, the loaded kernel module",
         "                         570.124.06: the driver was upgraded while it was",
-        "                         running.",
-        "                         /usr/lib/libcuda.so.1",
+        *("                         running.", "                         /usr/lib/libcuda.so.1"),
         "                       → Reboot.",
     ]
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from gpumon.doctor import CheckVerdict, terminal
-from tests.doctor.trees import Tree, verdict, words
+from tests.doctor.trees import PASS, WARN, Tree, expect, words
 from tests.screen import Screen
 
 UTF_8 = {"TERM": "xterm-256color", "LANG": "de_DE.UTF-8"}
@@ -24,9 +24,7 @@ print(f"<{result.verdict.value}: {result.found}>")
 
 @pytest.mark.parametrize("term", ["", "dumb"])
 def test_a_terminal_without_a_cursor_is_told(tree: Tree, term: str) -> None:
-    result = terminal.kind(tree.case(environ={"TERM": term}))
-    assert verdict(result) is CheckVerdict.WARN
-    assert "gpumon snapshot" in words(result)
+    expect(terminal.kind(tree.case(environ={"TERM": term})), WARN, "gpumon snapshot")
 
 
 def test_a_terminal_inside_tmux_is_said_to_be(tree: Tree) -> None:
@@ -36,36 +34,30 @@ def test_a_terminal_inside_tmux_is_said_to_be(tree: Tree) -> None:
 
 def test_a_terminal_that_is_too_small_is_told(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((50, 40)))
-    result = terminal.kind(tree.case(environ=UTF_8))
-    assert verdict(result) is CheckVerdict.WARN
-    assert "50×40" in words(result)
+    expect(terminal.kind(tree.case(environ=UTF_8)), WARN, "50×40")
 
 
 def test_a_terminal_that_does_not_tell_its_size_is_not_called_small(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "get_terminal_size", lambda _: os.terminal_size((0, 0)))
-    result = terminal.kind(tree.case(environ=UTF_8))
-    assert verdict(result) is CheckVerdict.PASS
-    assert "does not report its size" in words(result)
+    expect(terminal.kind(tree.case(environ=UTF_8)), PASS, "does not report its size")
 
 
 @pytest.mark.parametrize(
     ("environ", "expected", "told"),
     [
-        (UTF_8, CheckVerdict.PASS, "UTF-8 (locale de_DE.UTF-8)"),
-        ({"LANG": "C"}, CheckVerdict.WARN, "draws graphs with ASCII"),
-        ({"LC_ALL": "de_DE.ISO-8859-1"}, CheckVerdict.WARN, "iso8859-1"),
-        ({"GPUMON_ASCII": "1"}, CheckVerdict.PASS, "GPUMON_ASCII"),
-        ({**UTF_8, "TERM": "linux"}, CheckVerdict.PASS, "console"),
+        (UTF_8, PASS, "UTF-8 (locale de_DE.UTF-8)"),
+        ({"LANG": "C"}, WARN, "draws graphs with ASCII"),
+        ({"LC_ALL": "de_DE.ISO-8859-1"}, WARN, "iso8859-1"),
+        ({"GPUMON_ASCII": "1"}, PASS, "GPUMON_ASCII"),
+        ({**UTF_8, "TERM": "linux"}, PASS, "console"),
     ],
 )
 def test_what_can_be_drawn_is_told(
     tree: Tree, environ: dict[str, str], expected: CheckVerdict, told: str
 ) -> None:
-    result = terminal.characters(tree.case(environ=environ))
-    assert verdict(result) is expected
-    assert told in words(result)
+    expect(terminal.characters(tree.case(environ=environ)), expected, told)
 
 
 @pytest.mark.parametrize(

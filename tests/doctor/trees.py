@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
+from gpumon.doctor import CheckVerdict
 from gpumon.doctor.context import DiagnosticContext, DriverAnswer, ExaminedMachine
 from gpumon.model.snapshot import Host, Snapshot, Trouble
 from tests.absent import ABSENT
@@ -14,9 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from gpumon.doctor import CheckVerdict, Result
+    from gpumon.doctor import Result
     from gpumon.model.snapshot import Gpu
 
+PASS, WARN, FAIL = CheckVerdict.PASS, CheckVerdict.WARN, CheckVerdict.FAIL
+UNKNOWN = CheckVerdict.UNKNOWN
 VERSION = "570.124.06"
 MODULE = (
     "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {version}  Release Build  "
@@ -145,3 +148,15 @@ def words(result: Result | None) -> str:
     """All that a check says."""
     assert result is not None
     return " ".join((result.found, result.todo or "", *result.details))
+
+
+def details(result: Result | None) -> tuple[str, ...]:
+    """The lines below what a check found."""
+    assert result is not None
+    return result.details
+
+
+def expect(result: Result | None, expected: CheckVerdict, *told: str) -> None:
+    """A check comes to this verdict, and says all of this."""
+    assert verdict(result) is expected, words(result)
+    assert [text for text in told if text not in words(result)] == [], words(result)

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.command import GPUMON
 from tests.demo import COARSE_DEMO
 from tests.driver import GIB, Driver, Owner, h100, owners
-from tests.e2e.test_past import GPUMON
+from tests.e2e.demo import READY
 from tests.e2e.test_state_help import cool, hot, wait_for_samples
-from tests.e2e.test_terminal import CAN_SEND, READY
+from tests.e2e.test_terminal import CAN_SEND
 from tests.lives import NEEDS_ALL_PIDS
 from tests.screen import PATIENCE, Screen
 
@@ -72,10 +73,8 @@ def test_the_end_of_a_process_is_reported_with_how_long_it_ran_and_its_memory(
         pid = started[0].pid
         with screen_with_driver(driver) as screen:
             screen.wait_for(rf" {pid} ")
-            screen.type(DOWN)
-            screen.wait_for(rf"▸ *0 +{pid} ")
-            screen.type("w")
-            screen.wait_for(rf"will notify when process {pid} has ended \(w cancels\)")
+            screen.press(DOWN, rf"▸ *0 +{pid} ")
+            screen.press("w", rf"will notify when process {pid} has ended \(w cancels\)")
             screen.wait_for(rf"▸ *0★ *{pid} ")
             before = bells(screen)
             started[0].send_signal(signal.SIGKILL)
@@ -87,22 +86,18 @@ def test_the_end_of_a_process_is_reported_with_how_long_it_ran_and_its_memory(
             shown = re.compile(rb"\x1b\]9;\S+ \S* ?%d [^\x07]*ended: process %d has " % (pid, pid))
             screen.wait(lambda it: shown.search(it.output) is not None, "a notification")
             screen.wait_for(r" ! 1 alert ")
-            screen.type("!")
-            screen.wait_for(
+            screen.press(
+                "!",
                 rf"\n▸ \d\d:\d\d △ \S+ \S* ?{pid}[^\n]*: ended +since [^\n]*\n"
-                rf" +process {pid} has ended [^\n]*GiB came back \(alert {pid} ends\)"
+                rf" +process {pid} has ended [^\n]*GiB came back \(alert {pid} ends\)",
             )
             # The process is gone, and its GPU is still there.
-            screen.type("\r")
-            screen.wait_for(r"GPU 0 [\s\S]*Esc back")
-            screen.type(ESCAPE)
-            screen.wait_for(r"\n▸ \d\d:\d\d △")
-            screen.type(ESCAPE)
-            screen.wait_for(r"COMMAND[\s\S]*\n q quit")
+            screen.press("\r", r"GPU 0 [\s\S]*Esc back")
+            screen.press(ESCAPE, r"\n▸ \d\d:\d\d △")
+            screen.press(ESCAPE, r"COMMAND[\s\S]*\n q quit")
             assert "alert" not in screen.rows()[0]
             assert "★" not in screen.text()
-            screen.type("q")
-            assert screen.wait_end() == 0
+            screen.quit()
 
 
 def screen_with_driver(driver: Driver, columns: int = 140, lines: int = 30) -> Screen:
@@ -117,20 +112,15 @@ def test_the_same_key_again_cancels_and_the_page_of_a_process_has_it_too(driver:
         driver.cards[0].processes = [Owner(pid, memory=GIB, sm=20)]
         with screen_with_driver(driver) as screen:
             screen.wait_for(rf" {pid} ")
-            screen.type(DOWN + "\r")
-            screen.wait_for(rf"process {pid}[\s\S]*Esc back[^\n]*w notify when ended")
-            screen.type("w")
-            screen.wait_for(rf"will notify when process {pid} has ended")
-            screen.type(ESCAPE)
-            screen.wait_for(rf"▸ *0★ *{pid} [\s\S]*w\[notify when ended\]")
-            screen.type("w")
-            screen.wait_for(rf"process {pid} is no longer watched")
+            screen.press(DOWN + "\r", rf"process {pid}[\s\S]*Esc back[^\n]*w notify when ended")
+            screen.press("w", rf"will notify when process {pid} has ended")
+            screen.press(ESCAPE, rf"▸ *0★ *{pid} [\s\S]*w\[notify when ended\]")
+            screen.press("w", rf"process {pid} is no longer watched")
             screen.wait_for(rf"▸ *0 +{pid} ")
             driver.cards[0].processes = []
             screen.wait_for("no process is on a GPU")
             wait_for_samples(screen, driver)
-            screen.type("!")
-            screen.wait_for("There are no notifications")
+            screen.press("!", "There are no notifications")
 
 
 @pytest.mark.slow
@@ -153,9 +143,8 @@ def test_an_alert_of_the_configuration_is_reported_once_however_it_flaps(
         screen.wait_for("hot: HW")
         cool(screen, driver)
         screen.wait_gone("hot: HW")
-        screen.type("!")
-        text = screen.wait_for(
-            r"▸ \d\d:\d\d ▲ \S+ GPU 0: hot[\s\S]*too hot[\s\S]*hot → bell, desktop"
+        text = screen.press(
+            "!", r"▸ \d\d:\d\d ▲ \S+ GPU 0: hot[\s\S]*too hot[\s\S]*hot → bell, desktop"
         )
         assert text.count("GPU 0: hot") == 1
         assert screen.output.count(b"\x1b]9;") == 1
@@ -168,42 +157,31 @@ def test_alerts_go_on_while_the_past_is_shown_and_a_past_moment_gives_none(
     with screen_with(tmp_path, '[[alerts]]\nwhen = "hot"\n', driver) as screen:
         screen.wait_for(r"○ free[\s\S]*\n q quit")
         wait_for_samples(screen, driver)
-        screen.type("[")
-        screen.wait_for("REWIND")
-        screen.type("w")
-        screen.wait_for("this is the past: nothing becomes free or ends in it")
+        screen.press("[", "REWIND")
+        screen.press("w", "this is the past: nothing becomes free or ends in it")
         hot(driver)
         screen.wait_for(r"GPU 0 \(H100[^)]*\) of \S+: too hot")
         screen.wait_for("REWIND")
-        screen.type("!")
-        screen.wait_for(r"GPU 0: hot[\s\S]*hot → this page only")
+        screen.press("!", r"GPU 0: hot[\s\S]*hot → this page only")
 
 
 @pytest.mark.slow
 def test_the_page_of_alerts_lists_what_is_watched(tmp_path: Path) -> None:
     with screen_with(tmp_path, '[[alerts]]\nname = "broken"\nwhen = "lost"\n') as screen:
         screen.wait_for(READY)
-        screen.type("/58204\rw")
-        screen.wait_for("will notify when process 58204 has ended")
-        screen.type(ESCAPE)
-        screen.wait_for("── 18 processes")
-        screen.type("g")
-        screen.wait_for("· 2 processes")
-        screen.type(DOWN + "w")
-        screen.wait_for("will notify when (job|process) .* has ended")
-        screen.type("g\tw")
-        screen.wait_for(r"will notify when GPU \d is free")
-        screen.type("!")
-        screen.wait_for(
+        screen.press("/58204\rw", "will notify when process 58204 has ended")
+        screen.press(ESCAPE, "── 18 processes")
+        screen.press("g", "· 2 processes")
+        screen.press(DOWN + "w", "will notify when (job|process) .* has ended")
+        screen.press("g\tw", r"will notify when GPU \d is free")
+        screen.press(
+            "!",
             r"Watched with w[\s\S]*GPU \d, until it is free\n *process 58204, until it ends: .*py"
-            r"[\s\S]*(job|process) .*, until it ends: [\s\S]*broken: lost"
+            r"[\s\S]*(job|process) .*, until it ends: [\s\S]*broken: lost",
         )
-        screen.type("q")
-        screen.wait_for(READY)
-        screen.type("w")
-        screen.wait_for(r"GPU \d is no longer watched")
-        screen.type("!")
-        screen.wait_for("process 58204, until it ends")
+        screen.press("q", READY)
+        screen.press("w", r"GPU \d is no longer watched")
+        screen.press("!", "process 58204, until it ends")
         assert ", until it is free" not in screen.text()
 
 
@@ -219,19 +197,13 @@ do = ["bell", {{ command = ["touch", "{ran}"] }}]
     with screen_with(tmp_path, config) as screen:
         screen.wait_for(READY)
         screen.wait_for(r"idle ≥?3h3\dm")
-        screen.type("/58204\rw")
-        screen.wait_for("will notify when process 58204 has ended")
-        screen.type("k")
-        screen.wait_for(CAN_SEND)
-        screen.type("\x1b[C\r")
-        screen.wait_for(r" ! 2 alerts ")
-        screen.type("!")
-        text = screen.wait_for(r"58204[\s\S]*58204[\s\S]*nothing leaves this terminal")
+        screen.press("/58204\rw", "will notify when process 58204 has ended")
+        screen.press("k", CAN_SEND)
+        screen.press("\x1b[C\r", r" ! 2 alerts ")
+        text = screen.press("!", r"58204[\s\S]*58204[\s\S]*nothing leaves this terminal")
         assert "somebody ends: ends user:ann → bell" in text
-        screen.type("q")
-        screen.wait_for(r"\n q quit")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.press("q", r"\n q quit")
+        screen.quit()
     assert not ran.exists()
 
 
@@ -243,10 +215,8 @@ def test_an_error_in_an_alert_is_shown_at_the_start(tmp_path: Path) -> None:
 def test_a_page_of_alerts_in_a_fleet_says_where_they_are_checked() -> None:
     with Screen([*COARSE_DEMO, "--hosts", "gpu-[01-02]"], columns=100, lines=24) as screen:
         screen.wait_for(r"── 2 hosts[\s\S]*\n q quit")
-        screen.type(DOWN + "\r")
-        screen.wait_for(r"GPU-MEM▼[\s\S]*\n q quit")
-        screen.type("!")
-        screen.wait_for(r"There are no notifications[\s\S]*run gpumon watch there")
+        screen.press(DOWN + "\r", r"GPU-MEM▼[\s\S]*\n q quit")
+        screen.press("!", r"There are no notifications[\s\S]*run gpumon watch there")
 
 
 @pytest.mark.slow
@@ -269,10 +239,8 @@ do = [{{ command = ["sh", "-c", "cat > '{got}'"] }}, {{ command = ["false"] }}]
         # It stands on the page, and for some seconds in the last line too.
         screen.wait_for(r"GPU 0: hot[\s\S]*hot → command[\s\S]*command false failed: .*\n")
         assert "\n".join(screen.rows()[:-1]).count("command false failed") == 1
-        screen.type("q")
-        screen.wait_for(r"\n q quit")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.press("q", r"\n q quit")
+        screen.quit()
     assert json.loads(got.read_text())["gpu_index"] == 0
 
 
@@ -300,10 +268,7 @@ def test_of_two_dashboards_one_runs_the_commands_and_both_list(
             screen.wait_for(" ! 1 alert ")
         one.wait(lambda _: ran.exists(), "waiting for the command")
         for screen in (one, other):
-            screen.type("!")
-            screen.wait_for("GPU 0: hot")
-            screen.type("q")
-            screen.wait_for(r"\n q quit")
-            screen.type("q")
-            assert screen.wait_end() == 0
+            screen.press("!", "GPU 0: hot")
+            screen.press("q", r"\n q quit")
+            screen.quit()
     assert ran.read_text() == "x\n"

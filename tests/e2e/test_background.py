@@ -18,6 +18,7 @@ from gpumon.system.terminal_replies import REPLY_SECONDS
 from gpumon.ui.terminal import background
 from gpumon.ui.terminal.background import QUERY, BackgroundReply, hinted_light, may_query
 from tests.clock import HandClock
+from tests.command import run_program
 from tests.driver import Driver, h100
 from tests.screen import Screen
 
@@ -85,8 +86,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
 
 
 def quit_and_check(screen: Screen) -> None:
-    screen.type("q")
-    assert screen.wait_end() == 0
+    screen.quit()
     assert screen.left_on() == set()
     assert screen.attributes() == screen.attributes_before
     assert b"11;rgb" not in screen.output
@@ -151,8 +151,7 @@ def test_what_is_typed_meanwhile_is_not_lost(parts: int, machine: dict[str, str]
                 continue  # On a busy machine: the first byte of the reply may be the Escape key.
             # Where this test gets little of the CPU, the reply comes after the first picture.
             screen.wait_for_theme("gpumon-light")
-            screen.type("\x1b")
-            screen.wait_for("hä1")
+            screen.press("\x1b", "hä1")
             return
     pytest.fail("no reply was sent without a long pause")
 
@@ -160,10 +159,8 @@ def test_what_is_typed_meanwhile_is_not_lost(parts: int, machine: dict[str, str]
 def test_a_key_after_a_lost_reply_is_still_a_key(machine: dict[str, str]) -> None:
     with AskedTerminal(env=machine) as screen:
         screen.wait_for(READY)
-        screen.type("?")
-        screen.wait_for("search|Search")
-        screen.type("\x1b")
-        screen.wait_for(READY)
+        screen.press("?", "search|Search")
+        screen.press("\x1b", READY)
         screen.type("\x1b[B")
         quit_and_check(screen)
 
@@ -193,11 +190,7 @@ def test_a_quit_key_before_the_reply_does_not_kill_it(machine: dict[str, str]) -
 
 @pytest.mark.parametrize(
     ("options", "variables"),
-    [
-        (["--theme", "gpumon"], {}),
-        ([], {"GPUMON_THEME": "gpumon"}),
-        ([], {"NO_COLOR": "1"}),
-    ],
+    [(["--theme", "gpumon"], {}), ([], {"GPUMON_THEME": "gpumon"}), ([], {"NO_COLOR": "1"})],
 )
 def test_it_is_not_asked_where_it_makes_no_difference(
     options: list[str], variables: dict[str, str], machine: dict[str, str]
@@ -227,7 +220,7 @@ def test_tmux_is_left_without_a_reply(machine: dict[str, str], tmp_path: Path) -
 
     def pane() -> str:
         command = [*tmux, "capture-pane", "-p"]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return run_program(command, check=True).stdout
 
     def wait_for(text: str) -> None:
         deadline = time.monotonic() + 40

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from textual.widgets import Button, Checkbox, Input, Label, OptionList, Static
 
 from gpumon.ui.app import BaseApp
 from tests.build import NOON, gpu, process, snapshot
+from tests.command import GPUMON
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.lives import NEEDS_ALL_PIDS
 from tests.report.logs import write_log
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-GPUMON = [sys.executable, "-m", "gpumon"]
 BRACKETS = ["[a=", "[/]", "[red]", "[link=x]y[/link]", r"\[", "$x", "[$x]", "[@click=app.quit]q"]
 ALL = " ".join(BRACKETS)
 ESCAPE, HOME, CONTROL_P = "\x1b", "\x1b[H", "\x10"
@@ -54,47 +53,30 @@ def test_what_the_machine_is_called_and_what_is_typed_stands_there_as_it_is(tmp_
             command = literally(r"[a= [/] [red] \[ $x")
             screen.wait_for(rf"{literally('[a= [/]')}[\s\S]*{command}[\s\S]*\n q quit")
             # The filter and its error.
-            screen.type(f"/{BRACKETS[0]}")
-            screen.wait_for(r"\n / *\[a=")
-            screen.type(ESCAPE)
-            screen.wait_gone(r"\n / *\[a=")
+            screen.press(f"/{BRACKETS[0]}", r"\n / *\[a=")
+            screen.press_away(ESCAPE, r"\n / *\[a=")
             # The pages of the GPU and of the process, and the dialog that ends it.
-            screen.type("\t\r")
-            screen.wait_for(rf"GPU 0 +{literally('[a= [/]')}|{literally('NVIDIA [a= [/]')}")
-            screen.type("q")
-            screen.wait_for(r"\n q quit")
-            screen.type("\tk")
-            screen.wait_for(rf"{command}[\s\S]*Send TERM")
-            screen.type(ESCAPE)
-            screen.wait_gone("Send TERM")
+            screen.press("\t\r", rf"GPU 0 +{literally('[a= [/]')}|{literally('NVIDIA [a= [/]')}")
+            screen.press("q", r"\n q quit")
+            screen.press("\tk", rf"{command}[\s\S]*Send TERM")
+            screen.press_away(ESCAPE, "Send TERM")
             # The list of alerts.
-            screen.type("!")
-            screen.wait_for(literally("[/] [red]: temp>300"))
-            screen.type("q")
-            screen.wait_for(r"\n q quit")
+            screen.press("!", literally("[/] [red]: temp>300"))
+            screen.press("q", r"\n q quit")
             # The themes: the name, and what is wrong with the file.
-            screen.type("T")
-            screen.wait_for(rf"{literally('[a=')} +yours")
+            screen.press("T", rf"{literally('[a=')} +yours")
             screen.type(HOME)
             # The path may be wrapped.
             screen.wait_for(literally("base is '[/] [a=', which"))
-            screen.type(ESCAPE)
-            screen.wait_gone("yours")
+            screen.press_away(ESCAPE, "yours")
             # The searches.
-            screen.type(f"?{ALL}")
-            screen.wait_for(literally(ALL))
-            screen.type(f"{ESCAPE}")
-            screen.wait_gone(literally(ALL))
-            screen.type(ESCAPE)
-            screen.wait_for(r"\n q quit")
-            screen.type(CONTROL_P)
-            screen.wait_for("Search for commands")
-            screen.type(ALL)
-            screen.wait_for(literally(ALL))
-            screen.type(ESCAPE)
-            screen.wait_for(r"\n q quit")
-            screen.type("q")
-            assert screen.wait_end() == 0
+            screen.press(f"?{ALL}", literally(ALL))
+            screen.press_away(f"{ESCAPE}", literally(ALL))
+            screen.press(ESCAPE, r"\n q quit")
+            screen.press(CONTROL_P, "Search for commands")
+            screen.press(ALL, literally(ALL))
+            screen.press(ESCAPE, r"\n q quit")
+            screen.quit()
             assert b"Traceback" not in screen.output
 
 
@@ -108,15 +90,12 @@ def test_a_log_of_any_name_and_any_time_to_go_to_are_text(tmp_path: Path) -> Non
     with Screen([*GPUMON, "replay", str(log)], dict(os.environ), 200, 30) as screen:
         screen.wait_for(rf"{literally('[a=')}[\s\S]*{literally('[a= [/] [red]')}[\s\S]*\n q quit")
         for text in BRACKETS:
-            screen.type("@")
-            screen.wait_for("Go to a time")
+            screen.press("@", "Go to a time")
             screen.type(f"{text}\r")
             # The message quotes it, as Python would.
             screen.wait_for(rf"{literally(text)}[\s\S]*{literally(repr(text))} is not a time")
-            screen.type(ESCAPE)
-            screen.wait_gone("Go to a time")
-        screen.type("q")
-        assert screen.wait_end() == 0
+            screen.press_away(ESCAPE, "Go to a time")
+        screen.quit()
         assert b"Traceback" not in screen.output
 
 

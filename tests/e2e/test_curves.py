@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.config.ui_state import NAME, UiState, load
+from tests.command import GPUMON
 from tests.demo import COARSE_DEMO
 from tests.e2e.test_past import await_past
 from tests.screen import Screen
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FAST = ["-n", "0.1"]
-DEMO = [sys.executable, "-m", "gpumon", "--demo", *FAST]
+DEMO = [*GPUMON, "--demo", *FAST]
 STRIP = r"\n cpu +[\d–]+/96 cores .*ram +[\d–]+G free .*load "
 
 
@@ -35,11 +35,9 @@ def test_h_shows_the_machine_and_that_is_remembered(tmp_path: Path) -> None:
     with screen_of(tmp_path) as screen:
         screen.wait_for(r"GPU-MEM▼[\s\S]*\n q quit")
         assert " # GPU" in screen.rows()[1]
-        screen.type("h")
-        screen.wait_for(STRIP)
+        screen.press("h", STRIP)
         screen.wait(lambda _: kept(True), "waiting for the file")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
     with screen_of(tmp_path) as screen:
         screen.wait_for(STRIP)
         assert " # GPU" in screen.rows()[2]
@@ -54,20 +52,12 @@ def test_c_cycles_the_small_graph_and_the_page_of_a_card_has_charts_over_a_time_
     with screen_of(tmp_path) as screen:
         screen.wait_for(r"power 60 s[\s\S]*GPU-MEM▼[\s\S]*\n q quit")
         for value in ("temp", "SMs", "DRAM", "util", "mem", "power"):
-            screen.type("c")
-            screen.wait_for(rf"(?m)°C .*  {value} 60 s$")
-        screen.type("\t\r")
-        screen.wait_for(r"The last 5 minutes[\s\S]*utilisation[\s\S]*100%┤[\s\S]*700W┤╌")
-        for key, title in (
-            ("1", "The last minute"),
-            ("4", "All that was seen: 4h"),
-        ):
-            screen.type(key)
-            screen.wait_for(title)
-        screen.type("\x1b")
-        screen.wait_for("GPU-MEM▼")
-        screen.type("q")
-        assert screen.wait_end() == 0
+            screen.press("c", rf"(?m)°C .*  {value} 60 s$")
+        screen.press("\t\r", r"The last 5 minutes[\s\S]*utilisation[\s\S]*100%┤[\s\S]*700W┤╌")
+        for key, title in (("1", "The last minute"), ("4", "All that was seen: 4h")):
+            screen.press(key, title)
+        screen.press("\x1b", "GPU-MEM▼")
+        screen.quit()
 
 
 def has_times(row: str) -> bool:
@@ -80,10 +70,8 @@ def test_in_the_past_the_charts_end_at_that_moment(tmp_path: Path) -> None:
     with Screen(DEMO, {**os.environ, "XDG_STATE_HOME": str(tmp_path)}) as screen:
         screen.wait_for(r"GPU-MEM▼[\s\S]*\n q quit")
         await_past(screen)
-        screen.type("(" * 30)
-        screen.wait_for(r"30m \d\ds ago")
-        screen.type("\t\r")
-        screen.wait_for("The last 5 minutes")
+        screen.press("(" * 30, r"30m \d\ds ago")
+        screen.press("\t\r", "The last 5 minutes")
         screen.wait(lambda it: any(map(has_times, it.rows())), "waiting for the charts")
         # The clock of the page is that of the moment, and so is the axis' end.
         clock = screen.rows()[0].split()[-1]
@@ -106,3 +94,20 @@ def test_a_click_on_a_large_graph_points_at_its_card_and_another_opens_it(tmp_pa
         screen.click(screen.rows()[y].index(title) + 20, y)
         screen.click(screen.rows()[y].index(title) + 20, y)
         screen.wait_for(r"GPU 5 [\s\S]*The last 5 minutes")
+
+
+@pytest.mark.slow
+def test_one_window_for_all_screens_is_chosen_by_the_same_keys() -> None:
+    with Screen([*GPUMON, "--demo"], dict(os.environ), 200, 50) as screen:
+        screen.wait_until_live()
+        screen.wait_for(r"-5m .* now")
+        screen.press("1", r"-1m .* now")
+        screen.wait_for("charts: the last minute")
+        screen.press("\t\r", "The last minute")
+        screen.press("3", "The last 30 minutes")
+        screen.press("\x1b", r"-30m .* now[\s\S]*GPU-MEM▼")
+        screen.press("\t", r"\n▸.* ann")
+        screen.press("\r", "The last 30 minutes")
+        screen.press("4", "All that was seen")
+        screen.press("\x1b", "GPU-MEM▼")
+        screen.press("u", "── ann all that was seen")

@@ -94,14 +94,7 @@ def lines_of(screen: Screen) -> dict[int, str]:
 
 
 class Room:
-    """A machine, and the screen on which its faults are looked at.
-
-    Attributes:
-        driver: Its driver.
-        screen: What shows it.
-        sound: The card that never fails.
-        others: Those that do.
-    """
+    """A machine whose last GPU never fails, and the screen on which its faults are looked at."""
 
     def __init__(self, driver: Driver, screen: Screen) -> None:
         self.driver, self.screen = driver, screen
@@ -170,10 +163,7 @@ def heal(failing: Faults) -> None:
 def room_with(count: int, model: Callable[..., Model], lines: int = 2) -> Iterator[Room]:
     """A room with so many cards, none of which makes anybody wait, or has a 0 on its line.
 
-    Args:
-        count: How many.
-        model: Makes each.
-        lines: Height of the terminal for each of them.
+    The terminal has so many lines for each.
     """
     with Driver((), driver_version="570.124.06") as driver:
         for index in range(count):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests import lives
+from tests.command import GPUMON
 from tests.driver import GIB, Driver, Owner, buried, h100, owners
 from tests.screen import PATIENCE, Screen
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-GPUMON = [sys.executable, "-m", "gpumon"]
 RIGHT, DOWN = "\x1b[C", "\x1b[B"
 
 
@@ -69,23 +68,17 @@ TRAINING = ["python", "train.py", "--config", "big.yaml"]
 def test_a_runaway_is_found_and_ended_and_its_memory_is_back(tmp_path: Path) -> None:
     with machine(tmp_path, [RUNAWAY, TRAINING]) as (screen, started, _):
         # A wrong term is told, and the last good filter stays.
-        screen.type("/mem>15G")
-        screen.wait_gone("runaway.py")
-        screen.type(" >")
-        screen.wait_for("a term has no spaces in it")
+        screen.press_away("/mem>15G", "runaway.py")
+        screen.press(" >", "a term has no spaces in it")
         screen.wait_gone("runaway.py")
         screen.wait_for("train.py")
-        screen.type("\x1b")
-        screen.wait_for(r"runaway.py[\s\S]*\n q quit")
-        screen.type("/runaw\rk")
-        screen.wait_for(rf"{started[0].pid}.*10\.0 GiB on GPU 1[\s\S]*no children")
+        screen.press("\x1b", r"runaway.py[\s\S]*\n q quit")
+        screen.press("/runaw\rk", rf"{started[0].pid}.*10\.0 GiB on GPU 1[\s\S]*no children")
         screen.type(RIGHT)
-        screen.type("\r")
-        screen.wait_for(r"✓  1 of 1 ended, 10\.0 GiB came back on GPU 1")
+        screen.press("\r", r"✓  1 of 1 ended, 10\.0 GiB came back on GPU 1")
         assert started[0].wait(PATIENCE) == -15
         assert started[1].poll() is None
-        screen.type("\x1b")
-        screen.wait_gone("came back")
+        screen.press_away("\x1b", "came back")
         log = (tmp_path / "state/gpumon/signals.jsonl").read_text()
         assert str(started[0].pid) in log
         assert (tmp_path / "state/gpumon/signals.jsonl").stat().st_mode & 0o777 == 0o600
@@ -97,8 +90,7 @@ def test_memory_of_an_ended_process_that_the_driver_still_lists_did_not_come_bac
 ) -> None:
     with machine(tmp_path, [RUNAWAY, TRAINING], frees=False) as (screen, started, driver):
         pid = started[0].pid
-        screen.type("/runaw\rk")
-        screen.wait_for(r"no children")
+        screen.press("/runaw\rk", r"no children")
         screen.type(RIGHT)
         screen.type("\r")
         # Without its parent's wait it would be a zombie, which /proc still shows.
@@ -110,10 +102,8 @@ def test_memory_of_an_ended_process_that_the_driver_still_lists_did_not_come_bac
         assert "came back" not in screen.text()
         screen.wait_for(rf" {pid} .*10\.0G .*ended\(still listed\) .*runaw")
         assert "not visible" not in screen.text()
-        screen.type("k")
-        screen.wait_for(rf"{pid} [\s\S]*it has ended: no signal reaches it[\s\S]*frees no memory")
-        screen.type("\x1b")
-        screen.wait_gone("no signal reaches it")
+        screen.press("k", rf"{pid} [\s\S]*it has ended: no signal reaches it[\s\S]*frees no memory")
+        screen.press_away("\x1b", "no signal reaches it")
         card = driver.cards[1]
         card.processes = [owner for owner in card.processes if owner.pid != pid]
         card.memory_used = 20 * GIB + GIB // 4
@@ -122,10 +112,8 @@ def test_memory_of_an_ended_process_that_the_driver_still_lists_did_not_come_bac
 
 def test_what_the_dialog_names_is_ended_though_the_list_moved_under_it(tmp_path: Path) -> None:
     with machine(tmp_path, [RUNAWAY, TRAINING], columns=200) as (screen, started, driver):
-        screen.type(DOWN)
-        screen.wait_for(r"▸.*train.py")
-        screen.type("k")
-        screen.wait_for("no children")
+        screen.press(DOWN, r"▸.*train.py")
+        screen.press("k", "no children")
         card = driver.cards[1]
         card.processes = [
             Owner(started[0].pid, memory=30 * GIB, sm=20),
@@ -133,8 +121,7 @@ def test_what_the_dialog_names_is_ended_though_the_list_moved_under_it(tmp_path:
         ]
         screen.wait_for(r"30\.0G +20")
         screen.type(RIGHT)
-        screen.type("\r")
-        screen.wait_for("1 of 1 ended")
+        screen.press("\r", "1 of 1 ended")
         assert started[1].wait(PATIENCE) == -15
         assert started[0].poll() is None
 
@@ -142,51 +129,39 @@ def test_what_the_dialog_names_is_ended_though_the_list_moved_under_it(tmp_path:
 @pytest.mark.slow
 def test_what_ignores_term_is_offered_kill(tmp_path: Path) -> None:
     with machine(tmp_path, [RUNAWAY], stubborn=True, children=3) as (screen, started, _):
-        screen.type(DOWN)
-        screen.wait_for("▸")
-        screen.type("k")
-        screen.wait_for(r"\+ 3 children")
+        screen.press(DOWN, "▸")
+        screen.press("k", r"\+ 3 children")
         screen.type(RIGHT)
-        screen.type("\r")
-        screen.wait_for("TERM sent .* ago · 0 of 4 ended")
+        screen.press("\r", "TERM sent .* ago · 0 of 4 ended")
         screen.wait_for("k: send KILL to the rest")
-        screen.type("k")
-        screen.wait_for("Send KILL")
+        screen.press("k", "Send KILL")
         screen.wait(lambda it: "looking for" not in it.text(), "waiting for the children")
         screen.type(RIGHT)
-        screen.type("\r")
-        screen.wait_for(r"4 of 4 ended, 10\.0 GiB came back on GPU 1")
+        screen.press("\r", r"4 of 4 ended, 10\.0 GiB came back on GPU 1")
         assert started[0].wait(PATIENCE) == -9
 
 
 def test_readonly_leads_to_no_signal(tmp_path: Path) -> None:
     with machine(tmp_path, [RUNAWAY], "--readonly") as (screen, started, _):
-        screen.type(DOWN)
-        screen.wait_for("▸")
+        screen.press(DOWN, "▸")
         assert "k end" not in screen.text()
-        screen.type("k")
-        screen.wait_for("gpumon is read-only here: no signal is sent")
+        screen.press("k", "gpumon is read-only here: no signal is sent")
         assert started[0].poll() is None
-        screen.type("?")
-        screen.wait_for("Filter the processes")
+        screen.press("?", "Filter the processes")
         assert "End the process" not in screen.text()
 
 
 @pytest.mark.slow
 def test_a_tagged_pair_is_ended_together(tmp_path: Path) -> None:
     with machine(tmp_path, [RUNAWAY, TRAINING, RUNAWAY]) as (screen, started, _):
-        screen.type("/runaway\ra")
-        screen.wait_for("2 tagged")
+        screen.press("/runaway\ra", "2 tagged")
         screen.type("\x1b")  # the tags first ...
         screen.wait_gone("2 tagged")
-        screen.type("a")
-        screen.wait_for("2 tagged")
-        screen.type("k")
-        screen.wait_for("Send TERM to 2")
+        screen.press("a", "2 tagged")
+        screen.press("k", "Send TERM to 2")
         screen.wait_for("no children")
         screen.type(RIGHT)
-        screen.type("\r")
-        screen.wait_for(r"2 of 2 ended, 40\.0 GiB came back on GPU 1")
+        screen.press("\r", r"2 of 2 ended, 40\.0 GiB came back on GPU 1")
         assert [started[0].wait(PATIENCE), started[2].wait(PATIENCE)] == [-15, -15]
         assert started[1].poll() is None
 
@@ -200,35 +175,24 @@ def point_at(screen: Screen, pid: int) -> None:
 
 
 @pytest.mark.slow
-def test_the_tree_shows_the_children_their_tags_go_with_it_and_users_narrow(
-    tmp_path: Path,
-) -> None:
+def test_the_tree_shows_the_children_their_tags_go_with_it_and_users_narrow(tmp_path: Path) -> None:
     commands = [RUNAWAY, TRAINING]
     with machine(tmp_path, commands, children=6, columns=180, lines=60) as (screen, started, _):
         loader = min(lives.children(started[0].pid))
-        screen.type("t")
-        screen.wait_for(r"\+6 .*runaway.py")
+        screen.press("t", r"\+6 .*runaway.py")
         point_at(screen, started[0].pid)
         screen.type(RIGHT)
         point_at(screen, loader)
-        screen.type(" ")
-        screen.wait_for("1 tagged")
-        screen.type("k")
-        screen.wait_for(rf"{loader} .*no GPU")
+        screen.press(" ", "1 tagged")
+        screen.press("k", rf"{loader} .*no GPU")
         screen.wait_for("no children")
-        screen.type("\x1b")
-        screen.wait_gone("no children")
-        screen.type("t")
-        screen.wait_gone("1 tagged")
+        screen.press_away("\x1b", "no children")
+        screen.press_away("t", "1 tagged")
         assert started[0].poll() is None
-        screen.type("t")
-        screen.wait_for(r"├─.*runaway.py")
-        screen.type("u")
-        screen.wait_for("GPU-HOURS")
-        screen.type(DOWN)
-        screen.wait_for("▸")
-        screen.type("\r")
-        screen.wait_for(rf"processes · only {lives.user_name(os.geteuid())} ")
+        screen.press("t", r"├─.*runaway.py")
+        screen.press("u", "GPU-HOURS")
+        screen.press(DOWN, "▸")
+        screen.press("\r", rf"processes · only {lives.user_name(os.geteuid())} ")
         screen.wait_for(rf"{started[0].pid}")
 
 
@@ -237,38 +201,29 @@ def test_the_key_of_a_dialog_confirms_nothing_and_under_it_no_others_are_told(
     tmp_path: Path,
 ) -> None:
     with machine(tmp_path, [RUNAWAY], columns=80, lines=24) as (screen, started, _):
-        screen.type(DOWN)
-        screen.wait_for("▸")
-        screen.type("k")
-        screen.wait_for("no children")
+        screen.press(DOWN, "▸")
+        screen.press("k", "no children")
         screen.type("kkkkkk")
         screen.type("\x1b[3~\x1b[20~")
-        screen.type("\r")
-        screen.wait_gone("no children")
-        screen.type("o")
-        screen.wait_for("self")
+        screen.press_away("\r", "no children")
+        screen.press("o", "self")
         assert started[0].poll() is None
         assert not (tmp_path / "state/gpumon/signals.jsonl").exists()
-        screen.type("o")
-        screen.wait_gone("self ")
+        screen.press_away("o", "self ")
         for key, said in (
             ("k", "← → buttons   Tab parts   Enter press   Esc cancel"),
             ("e", "Space show or hide .* Esc cancel"),
             ("@", "Enter go   Esc cancel"),
         ):
             screen.wait_for("q quit")
-            screen.type(key)
-            screen.wait_for(said)
+            screen.press(key, said)
             screen.wait_gone("q quit")
             screen.type("\x1b")
         screen.wait_for("q quit")
         # So is it where it was opened from a page.
-        screen.type("\x1b[F")
-        screen.wait_gone("REWIND")
-        screen.type("\r")
-        screen.wait_for("Esc +(back|close)")
-        screen.type("k")
-        screen.wait_for("Tab parts")
+        screen.press_away("\x1b[F", "REWIND")
+        screen.press("\r", "Esc +(back|close)")
+        screen.press("k", "Tab parts")
         screen.wait(lambda it: not it.rows()[-1].strip(), "waiting for a blank footer")
 
 
@@ -284,15 +239,14 @@ def test_a_job_is_ended_as_one_with_its_launcher_and_its_memory_is_back(tmp_path
             *(Owner(pid, memory=10 * GIB, sm=20) for pid in workers),
             Owner(runaway, memory=10 * GIB),
         ]
-        screen.type("g")
-        screen.wait_for(rf"30\.0G[^\n]*torchrun {launcher} · 3 ")
+        screen.press("g", rf"30\.0G[^\n]*torchrun {launcher} · 3 ")
         # A filter hides a part of the job, but the job is ended as a whole.
         screen.type(f"/not pid={workers[0]}\r")
         screen.wait_for(rf"3 of 4 processes[\s\S]*▸[^\n]*torchrun {launcher} · 2 ")
-        screen.type("k")
-        screen.wait_for(
+        screen.press(
+            "k",
             rf"End job torchrun {launcher}: 4 processes[\s\S]*{launcher} [\s\S]*torchrun --nproc"
-            rf"[\s\S]*will free about 30\.0 GiB on GPU 1[\s\S]*Send TERM to 4"
+            rf"[\s\S]*will free about 30\.0 GiB on GPU 1[\s\S]*Send TERM to 4",
         )
         assert all(str(pid) in screen.text() for pid in workers)
         screen.type(RIGHT)
@@ -316,16 +270,13 @@ def test_the_smallest_terminal_names_a_process_before_it_confirms(tmp_path: Path
             card.processes = [Owner(pid, memory=memory * GIB, sm=20)]
             card.memory_used = memory * GIB + GIB // 4
         screen.wait_for(rf"0,1 +{pid} .*70\.0G")
-        screen.type(DOWN)
-        screen.wait_for("▸")
-        screen.type("k")
-        shown = screen.wait_for(r"Send TERM to 4[\s\S]*lines 1–\d+ of \d+ · PgUp PgDn")
+        screen.press(DOWN, "▸")
+        shown = screen.press("k", r"Send TERM to 4[\s\S]*lines 1–\d+ of \d+ · PgUp PgDn")
         assert f"{pid}  {lives.user_name(os.geteuid())}" in shown
         assert "runaway.py" in shown
         assert shown.count("about") == 1
         screen.type(RIGHT)
-        screen.type("\r")
-        screen.wait_for("of 4 ended")
+        screen.press("\r", "of 4 ended")
         assert started[0].wait(PATIENCE) == -15
 
 
@@ -340,8 +291,7 @@ def test_a_job_on_many_gpus_is_summed_up_in_the_smallest_terminal(tmp_path: Path
         env = {**driver.env(), "XDG_STATE_HOME": str(tmp_path)}
         with Screen([*GPUMON, "-n", "0.1"], env, 60, 15) as screen:
             screen.wait_for(rf"{process.pid}")
-            screen.type(DOWN)
-            screen.wait_for("▸")
+            screen.press(DOWN, "▸")
             screen.type("k")
             screen.wait_for(
                 rf"{process.pid}  [\s\S]*will free about 760\.0 GiB on GPU 0-15[\s\S]*Send TERM"
@@ -350,10 +300,8 @@ def test_a_job_on_many_gpus_is_summed_up_in_the_smallest_terminal(tmp_path: Path
 
 def test_a_terminal_too_small_to_name_the_processes_confirms_nothing(tmp_path: Path) -> None:
     with machine(tmp_path, [RUNAWAY], columns=100, lines=30) as (screen, started, _):
-        screen.type(DOWN)
-        screen.wait_for("▸")
-        screen.type("k")
-        screen.wait_for(r"no children[\s\S]*▌ SIGTERM [\s\S]*Send TERM")
+        screen.press(DOWN, "▸")
+        screen.press("k", r"no children[\s\S]*▌ SIGTERM [\s\S]*Send TERM")
         screen.resize(60, 15)
         screen.wait_for(rf"{started[0].pid}[\s\S]*▌ TERM [\s\S]*Send TERM")
         screen.resize(40, 10)

@@ -32,32 +32,19 @@ def seen(given: Mapping[str, str], term: str = "xterm-256color") -> bytes:
     with Screen(COARSE_DEMO, env, term=term, colorterm=None) as screen:
         screen.wait_for(r"q quit")
         # No Escape: together with the key behind it, it would be another key.
-        screen.type("\x1b[Bk")
-        screen.wait_for(r"Send TERM to 8")
-        screen.type("w")
-        screen.wait_for(r"not selected")
-        screen.type("q")
-        screen.wait_for(r"q quit")
-        screen.type("e")
-        screen.wait_for(r"Indices of the GPUs")
-        screen.type("q")
-        screen.wait_for(r"q quit")
-        screen.type("t")
-        screen.wait_for(r"t\[tree\]")
-        screen.type("\r")
-        screen.wait_for(r"Esc back")
-        screen.type("q")
-        screen.wait_for(r"q quit")
-        screen.type("[")
-        screen.wait_for(r"paused")
-        screen.type("?")
-        screen.wait_for(r"Esc back|Esc close")
-        screen.type("\x1b[F")
-        screen.wait_for(r"MIG mode +Whether the GPU")
-        screen.type("q")
-        screen.wait_for(r"q quit")
-        screen.type("\x10")
-        screen.wait_for(r"Search")
+        screen.press("\x1b[Bk", r"Send TERM to 8")
+        screen.press("w", r"not selected")
+        screen.press("q", r"q quit")
+        screen.press("e", r"Indices of the GPUs")
+        screen.press("q", r"q quit")
+        screen.press("t", r"t\[tree\]")
+        screen.press("\r", r"Esc back")
+        screen.press("q", r"q quit")
+        screen.press("[", r"paused")
+        screen.press("?", r"Esc back|Esc close")
+        screen.press("\x1b[F", r"MIG mode +Whether the GPU")
+        screen.press("q", r"q quit")
+        screen.press("\x10", r"Search")
         screen.type("\x03")
         assert screen.wait_end() == 0
         return bytes(screen.output)
@@ -121,25 +108,18 @@ def test_in_ascii_signs_among_words_are_spelled_out_and_columns_stay_in_line() -
     with Screen(COARSE_DEMO, environment({"LC_ALL": "C"}), columns=100) as screen:
         cut = r" 88123\.b\.\.\. python[\s\S]*q quit"
         screen.wait_for(rf"idle >=3h[\s\S]*>= 394\.2 of >=[\s\S]*{cut}")
-        screen.type("?")
-        screen.wait_for(r"tagged processes \.\.\.")
-        screen.type("\x1b")
-        screen.wait_gone("Esc back")
+        screen.press("?", r"tagged processes \.\.\.")
+        screen.press_away("\x1b", "Esc back")
         # Over the dashboard, a dialog has straight edges.
-        screen.type("T")
-        screen.wait_for(r"\+-{20,}\+[\s\S]*\+-{20,}\+")
+        screen.press("T", r"\+-{20,}\+[\s\S]*\+-{20,}\+")
         edges = {row.rindex("|") for row in screen.rows() if row.rstrip().endswith("|")}
         assert len(edges) == 1
         # What it cuts itself, and what Textual cuts.
-        screen.type("\x1b")
-        screen.wait_gone("amber")
-        screen.type("e")
-        text = screen.wait_for(r"served nobody; >= [^\n]*\.\.\. *\|[\s\S]*Space show or hide")
+        screen.press_away("\x1b", "amber")
+        text = screen.press("e", r"served nobody; >= [^\n]*\.\.\. *\|[\s\S]*Space show or hide")
         assert "~" not in text
-        screen.type("\x1b")
-        screen.wait_gone("Space show or hide")
-        screen.type("\x1b[Bk")
-        text = screen.wait_for(r"\+ \d+ children[\s\S]*\.\.\. *\|[\s\S]*Send TERM")
+        screen.press_away("\x1b", "Space show or hide")
+        text = screen.press("\x1b[Bk", r"\+ \d+ children[\s\S]*\.\.\. *\|[\s\S]*Send TERM")
         assert "~" not in text
 
 
@@ -151,8 +131,7 @@ def heads(text: str) -> list[str]:
 def test_a_letter_of_another_locale_can_be_typed_and_is_shown() -> None:
     with Screen(COARSE_DEMO, environment({"LC_ALL": "de_DE.ISO-8859-1"})) as screen:
         screen.wait_for(r"q quit")
-        screen.type("/")
-        screen.wait_for(r"Enter keep")
+        screen.press("/", r"Enter keep")
         screen.send(b"J\xfcrg")
         screen.wait(lambda it: b"\xfc" in it.output, "waiting for the letter")
         screen.wait_for(r"0 of 18")
@@ -162,8 +141,7 @@ def test_a_byte_that_is_no_letter_ends_nothing() -> None:
     with Screen(COARSE_DEMO, environment({"LC_ALL": "C"})) as screen:
         screen.wait_for(r"q quit")
         screen.send(b"\xff\xfc")
-        screen.type("t")
-        screen.wait_for(r"t\[tree\]")
+        screen.press("t", r"t\[tree\]")
 
 
 @pytest.mark.slow
@@ -212,14 +190,11 @@ def test_the_dialogs_are_whole_on_the_smallest_terminal() -> None:
         screen.wait_for(r"GPU-MEM▼[\s\S]*q quit")
         assert b"38;2;" in screen.output
         before = len(screen.output)
-        screen.type("\x1b[Bk")
-        screen.wait_for(r"Send TERM to 8")
+        screen.press("\x1b[Bk", r"Send TERM to 8")
         for name in ("INT", "TERM", "KILL", "HUP", "QUIT", "STOP", "CONT", "USR1", "USR2"):
             screen.wait_for(f"▌ {name} ")
-        screen.type("q")
-        screen.wait_gone(r"Send TERM")
-        screen.type("e")
-        text = screen.wait_for(r"Space show or hide[\s\S]*Esc cancel")
+        screen.press_away("q", r"Send TERM")
+        text = screen.press("e", r"Space show or hide[\s\S]*Esc cancel")
         # A line for each column.
         assert re.search(r"● TYPE .*….*\n.*● GPU-MEM", text)
         # Textual has its own rule.
@@ -230,10 +205,8 @@ def test_the_dialogs_are_whole_on_the_smallest_terminal() -> None:
 def test_a_page_opened_in_the_past_says_so_and_waits_for_nothing() -> None:
     with Screen(COARSE_DEMO, environment({})) as screen:
         screen.wait_for(r"q quit")
-        screen.type("\x1b[B[")
-        screen.wait_for(r"paused")
-        screen.type("\r")
-        text = screen.wait_for(r"process \d+ +REWIND[\s\S]*Esc back")
+        screen.press("\x1b[B[", r"paused")
+        text = screen.press("\r", r"process \d+ +REWIND[\s\S]*Esc back")
         assert re.search(r"directory +–", text)
 
 

@@ -17,12 +17,14 @@ import pytest
 
 import gpumon
 from gpumon.system.resource_errors import lack_behind
+from tests.command import run_program
 from tests.demo import COARSE_DEMO
 from tests.driver import GIB, Driver, Owner, h100, owners
+from tests.e2e.demo import READY
 from tests.e2e.test_live_screen import gpu_line, wait_for_line, words_of
-from tests.e2e.test_terminal import READY, left_clean, whole
+from tests.e2e.test_terminal import left_clean, whole
 from tests.lives import needs
-from tests.screen import PATIENCE, Screen
+from tests.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,10 +51,8 @@ def is_alive(screen: Screen, card: Card, index: int, percent: int) -> None:
     """What a card does is on the screen, and keys do what they do."""
     card.utilization_gpu = percent
     wait_for_line(screen, index, rf" {percent}%")
-    screen.type("o")
-    screen.wait_for("self ")
-    screen.type("o")
-    screen.wait_gone("self ")
+    screen.press("o", "self ")
+    screen.press_away("o", "self ")
 
 
 # The driver
@@ -67,8 +67,7 @@ def test_all_cards_lost_at_once_are_all_told_and_may_come_back(driver: Driver) -
         for index in range(2):
             wait_for_line(screen, index, r"✖ LOST since")
             assert "%" not in gpu_line(screen, index)
-        screen.type("?")
-        screen.wait_for("type to search keys")
+        screen.press("?", "type to search keys")
         screen.type("q")
         for card in driver.cards:
             card.lost = False
@@ -100,11 +99,8 @@ def test_what_a_card_refuses_for_a_moment_is_back_by_itself(driver: Driver) -> N
 
 
 ASKED_AT_FIRST = [
-    "nvmlDeviceGetHandleByIndex_v2",
-    "nvmlDeviceGetUUID",
-    "nvmlDeviceGetMemoryInfo_v2",
-    "nvmlDeviceGetComputeRunningProcesses_v3",
-    None,
+    *("nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID", "nvmlDeviceGetMemoryInfo_v2"),
+    *("nvmlDeviceGetComputeRunningProcesses_v3", None),
 ]
 
 
@@ -126,8 +122,7 @@ def test_a_card_that_hangs_from_the_start_leaves_the_others_usable(
         wait_for_line(screen, 0, r"◎ busy.* 13% ")
         screen.wait_gone("no answer")
         is_alive(screen, driver.cards[1], 1, 78)
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
 
 
 @pytest.mark.slow
@@ -137,8 +132,7 @@ def test_cards_that_hang_from_the_start_one_and_all_leave_the_screen_alive(drive
     with screen_of(driver) as screen:
         for index in range(2):
             screen.wait_for(rf"(?m)^ {index} .*✖ no answer")
-        screen.type("?")
-        screen.wait_for("type to search keys")
+        screen.press("?", "type to search keys")
         screen.type("q")
         for card in driver.cards:
             card.release()
@@ -153,14 +147,7 @@ def test_commands_use_the_cards_beside_one_that_hangs(driver: Driver, function: 
     driver.cards[1].temperature = 44
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "gpumon", *arguments],
-            env=driver.env(),
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=True,
-        )
+        return run_program([sys.executable, "-m", "gpumon", *arguments], driver.env(), check=True)
 
     hanging, sound = json.loads(run("snapshot", "--format", "json").stdout)["gpus"]
     assert (hanging["index"], hanging["status"]) == (0, "no answer")
@@ -209,10 +196,8 @@ def test_five_thousand_processes_a_second_leave_the_screen_alive(driver: Driver)
             screen.wait_for(r"500 processes")
             for percent in (40, 50, 60):
                 is_alive(screen, driver.cards[1], 1, percent)
-                screen.type("\x1b[B\x1b[Bk")
-                screen.wait_for(r"Send TERM|no process|is gone|ended")
-                screen.type("\x1b")
-                screen.wait_gone("Send TERM")
+                screen.press("\x1b[B\x1b[Bk", r"Send TERM|no process|is gone|ended")
+                screen.press_away("\x1b", "Send TERM")
         finally:
             over.set()
             churning.join()
@@ -236,14 +221,11 @@ def test_without_a_free_descriptor_the_screen_lives_on(driver: Driver) -> None:
         screen.wait_for(rf" {owner.pid} ")
         is_alive(screen, driver.cards[1], 1, 77)
         for key in ("\x1b[B\r", "e", "L", "?", "T", "k"):
-            screen.type(key)
-            screen.wait_for("[Tt]oo many (open )?files")
-            screen.type("P")
-            screen.wait_gone("[Tt]oo many (open )?files")
+            screen.press(key, "[Tt]oo many (open )?files")
+            screen.press_away("P", "[Tt]oo many (open )?files")
         resource.prlimit(pid, resource.RLIMIT_NOFILE, before)
         screen.wait_for("train.py")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
         assert left_clean(screen)
 
 
@@ -331,14 +313,10 @@ def test_where_few_files_can_be_opened_no_command_ends_with_a_traceback(
 ) -> None:
     for card in driver.cards:
         card.utilization_gpu = 0
-    done = subprocess.run(
+    done = run_program(
         ["sh", "-c", f"ulimit -n {files}; exec {sys.executable} -m gpumon {command}"],
-        env={**driver.env(), "PYTHONPATH": str(Path(gpumon.__file__).parents[1])},
+        {**driver.env(), "PYTHONPATH": str(Path(gpumon.__file__).parents[1])},
         cwd=tmp_path,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert "Traceback" not in done.stderr
     assert done.returncode == 0 or done.stderr.splitlines()[-1] == NO_FILES
@@ -358,24 +336,15 @@ def test_where_no_thread_can_be_started_the_dashboard_says_so(
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["snapshot"],
-        ["log", "run.csv"],
-        ["select"],
-        ["wait"],
-        ["run", "--", "touch", "it-ran"],
-    ],
+    [["snapshot"], ["log", "run.csv"], ["select"], ["wait"], ["run", "--", "touch", "it-ran"]],
 )
 def test_where_no_thread_can_be_started_every_command_says_so(
     driver: Driver, arguments: list[str], tmp_path: Path
 ) -> None:
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-c", STARVED, "16000", "4000", *arguments],
-        env={**driver.env(), "PYTHONPATH": str(Path(gpumon.__file__).parents[1])},
+        {**driver.env(), "PYTHONPATH": str(Path(gpumon.__file__).parents[1])},
         cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, NO_THREAD)
     assert "Traceback" not in done.stderr
@@ -383,13 +352,7 @@ def test_where_no_thread_can_be_started_every_command_says_so(
 
 
 def test_where_no_thread_can_be_started_a_check_of_doctor_says_so(driver: Driver) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", STARVED, "16000", "4000", "doctor"],
-        env=driver.env(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_program([sys.executable, "-c", STARVED, "16000", "4000", "doctor"], driver.env())
     assert (done.returncode, done.stderr) == (1, "")
     said = " ".join(done.stdout.split())
     assert f"FAIL answer The GPUs cannot be read: {NO_THREAD.removeprefix('gpumon: ')}" in said
@@ -462,12 +425,9 @@ def test_a_clock_that_is_set_is_followed(driver: Driver, tmp_path: Path) -> None
             is_alive(screen, driver.cards[1], 1, 77 + place)
             assert not re.search(r" -\d+[smhd]", screen.text()), "no length of time is negative"
             for keys, what in (("\x1b[B\r", "Esc back"), ("q", "q quit"), ("[", "REWIND")):
-                screen.type(keys)
-                screen.wait_for(what)
-            screen.type("\x1b[F")
-            screen.wait_gone("REWIND")
-        screen.type("q")
-        assert screen.wait_end() == 0
+                screen.press(keys, what)
+            screen.press_away("\x1b[F", "REWIND")
+        screen.quit()
 
 
 def clock_of(screen: Screen) -> str:
@@ -486,8 +446,7 @@ def threads_of(pid: int) -> int:
 def test_after_a_stop_that_nobody_announced_it_goes_on_and_can_be_left() -> None:
     with Screen(COARSE_DEMO, fresh=True) as screen:
         screen.wait_for(READY)
-        screen.type("P")
-        screen.wait_for("PID▲")
+        screen.press("P", "PID▲")
         screen.type("M")
         screen.wait(whole, "waiting for the dashboard")
         pid = screen.process.pid
@@ -503,10 +462,8 @@ def test_after_a_stop_that_nobody_announced_it_goes_on_and_can_be_left() -> None
             )
             screen.wait(whole, "waiting for the dashboard")
         assert threads_of(pid) <= before, "nothing reads or writes beside another"
-        screen.type("P")
-        screen.wait_for("PID▲")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.press("P", "PID▲")
+        screen.quit()
         assert left_clean(screen)
 
 
@@ -514,7 +471,10 @@ def test_after_a_stop_that_nobody_announced_it_goes_on_and_can_be_left() -> None
 def test_without_anything_to_read_keys_from_it_says_what_to_use(closed: str) -> None:
     with Screen(["sh", "-c", f"exec {closed}; exec {sys.executable} -m tests.demo"]) as screen:
         assert screen.wait_end() == 1
-        assert "use gpumon snapshot" in " ".join(screen.text().split())
+        said = said_by(screen)
+        assert "standard input is not a terminal" in said
+        assert "use gpumon snapshot" in said
+        assert b"\x1b" not in screen.output
         assert screen.attributes() == screen.attributes_before
 
 
@@ -535,7 +495,6 @@ def test_where_proc_hides_the_processes_of_others_their_rows_stay(driver: Driver
             with Screen(command, driver.env(), columns=120, lines=15) as screen:
                 screen.wait_for(rf" {other.pid} –? .* 3\.0G .*\(not visible here\)")
                 is_alive(screen, driver.cards[1], 1, 77)
-                screen.type("q")
-                assert screen.wait_end() == 0
+                screen.quit()
         finally:
             other.kill()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from gpumon.ui.startup import first_styles
 from gpumon.ui.terminal.styles import COLOURS_256, TRUE_COLOUR, sgr_styles
 from tests.bench.line import Line
 from tests.bench.sight import Sight
+from tests.command import run_program
 from tests.demo import COARSE_DEMO
 from tests.driver import Driver, Owner, a100
 from tests.screen import Screen
@@ -115,8 +115,7 @@ def test_it_follows_the_size_of_the_terminal() -> None:
 def test_a_key_pressed_before_textual_is_there_is_not_lost() -> None:
     with Screen(COARSE_DEMO) as screen:
         screen.wait(lambda it: ENTER in it.output, "waiting for the first picture")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
         assert screen.output.count(ENTER) == screen.output.count(LEAVE) == 1
         assert screen.attributes() == screen.attributes_before
 
@@ -187,27 +186,16 @@ def look(styles: SgrStyles, style: str) -> str:
 
 def test_the_first_picture_imports_no_textual() -> None:
     program = "import sys, gpumon.ui.startup; print('textual' in sys.modules)"
-    told = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    told = run_program([sys.executable, "-c", program], check=True)
     assert told.stdout.strip() == "False"
 
 
 LATER = {
     *("argparse", "asyncio", "difflib", "inspect", "pathlib", "pickle", "platformdirs", "psutil"),
     *("rich", "shutil", "tempfile", "tomli", "tomllib", "typing_extensions"),
-    *(
-        "gpumon.config.reading",
-        "gpumon.kill.session",
-        "gpumon.filters.language",
-        "gpumon.host.workloads",
-    ),
-    *(
-        "gpumon.kill.signals",
-        "gpumon.scheduling.locks",
-        "gpumon.recording.memory.recording",
-        "gpumon.ui.app",
-    ),
+    *("gpumon.config.reading", "gpumon.kill.session", "gpumon.filters.language"),
+    *("gpumon.host.workloads", "gpumon.kill.signals", "gpumon.scheduling.locks"),
+    *("gpumon.recording.memory.recording", "gpumon.ui.app"),
 }
 """What takes long to import, and nothing of which is in the first picture."""
 

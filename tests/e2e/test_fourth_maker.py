@@ -115,8 +115,7 @@ def test_it_is_logged_reported_and_played(acme: Acme, tmp_path: Path) -> None:
     with Screen([*GPUMON, "replay", log], acme.env, 120, 30) as screen:
         screen.wait_for("REPLAY")
         screen.wait_for(" R1 ")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
 
 
 @pytest.mark.slow
@@ -127,17 +126,14 @@ def test_the_screen_shows_its_gpus_in_its_words(acme: Acme) -> None:
         screen.wait_for(str(acme.owner))
         screen.wait_for("93%")
         assert "ACME" not in screen.rows()[0], "it is no demo"
-        screen.type("\x1b[B\r")
-        screen.wait_for("which means")
+        screen.press("\x1b[B\r", "which means")
         screen.wait_for("device 0 is GPU 0")
         screen.type("\x1b")
         screen.wait(lambda it: "gpumon" in it.rows()[0], "waiting for the dashboard")
-        screen.type("\t\r")
-        screen.wait_for("ACE 3")
+        screen.press("\t\r", "ACE 3")
         screen.wait_for("a program forgot the countdown")
         screen.wait_for("ACME_VISIBLE_DEVICES=GPU-ACE0")
         screen.wait_for("Engine clock")
         screen.type("\x1b")
         screen.wait(lambda it: "gpumon" in it.rows()[0], "waiting for the dashboard")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()

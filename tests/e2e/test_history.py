@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.model.time_shift import TimeShift
+from tests.command import GPUMON, run_program
 from tests.driver import Driver, h100
 from tests.recording.archive.archives import archived, demo_samples
 from tests.screen import PATIENCE, Screen
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-GPUMON = [sys.executable, "-m", "gpumon"]
 HOME, END = "\x1b[H", "\x1b[F"
 
 
@@ -69,8 +68,7 @@ def wait_for_bytes(folder: Path, size: int) -> None:
 def go_to_the_first(screen: Screen, expected: str) -> None:
     """Go back, and to the first sample once the history has been opened."""
     screen.wait_for("q quit")
-    screen.type("[")
-    screen.wait_for("REWIND|HISTORY")
+    screen.press("[", "REWIND|HISTORY")
     deadline = time.monotonic() + PATIENCE
     while not re.search(expected, screen.text()):
         assert time.monotonic() < deadline, screen.text()
@@ -88,14 +86,10 @@ def test_the_night_is_there_in_the_morning(driver: Driver, tmp_path: Path) -> No
         go_to_the_first(screen, r"HISTORY +ada-07")
         screen.wait_for(rf"history in {tmp_path}/history")
         screen.wait_for(r"llama_70b")
-        screen.type("[")
-        screen.wait_for(r"nothing older is known")
-        screen.type(END)
-        screen.wait_gone("HISTORY")
-        screen.type("@")
-        screen.wait_for("03:00")
-        screen.type("-59m\r")
-        screen.wait_for(r"HISTORY +ada-07")
+        screen.press("[", r"nothing older is known")
+        screen.press_away(END, "HISTORY")
+        screen.press("@", "03:00")
+        screen.press("-59m\r", r"HISTORY +ada-07")
 
 
 @pytest.mark.slow
@@ -104,10 +98,8 @@ def test_a_copy_of_it_is_replayed(tmp_path: Path) -> None:
     with Screen([*GPUMON, "replay", str(folder), "--paused"], dict(os.environ), 160, 40) as screen:
         screen.wait_for(r"REPLAY +ada-07")
         screen.wait_for("llama_70b")
-        screen.type(END)
-        screen.wait_for(r"3 +H100.*idle ≥1m")
-        screen.type("x")
-        screen.wait_for("fell off the bus")
+        screen.press(END, r"3 +H100.*idle ≥1m")
+        screen.press("x", "fell off the bus")
 
 
 def test_it_is_not_used_if_it_is_not_wanted(driver: Driver, tmp_path: Path) -> None:
@@ -115,11 +107,9 @@ def test_it_is_not_used_if_it_is_not_wanted(driver: Driver, tmp_path: Path) -> N
     archived(tmp_path / "history", demo_samples(10))
     with Screen([*GPUMON, "-n", "0.1", "--no-history"], env, 160, 40) as screen:
         screen.wait_for(r"q quit")
-        screen.type("[")
-        screen.wait_for("REWIND")
+        screen.press("[", "REWIND")
         screen.type(HOME)
-        screen.type("[")
-        screen.wait_for(r"nothing older is known")
+        screen.press("[", r"nothing older is known")
         assert "HISTORY" not in screen.text()
 
 
@@ -127,11 +117,9 @@ def test_without_one_the_dashboard_says_how_to_keep_it(driver: Driver, tmp_path:
     env = environment(driver, tmp_path)
     with Screen([*GPUMON, "-n", "0.1"], env, 160, 40) as screen:
         screen.wait_for(r"q quit")
-        screen.type("[")
-        screen.wait_for("REWIND")
+        screen.press("[", "REWIND")
         screen.type(HOME)
-        screen.type("[")
-        screen.wait_for(r"No history of this machine is kept: see gpumon log --local")
+        screen.press("[", r"No history of this machine is kept: see gpumon log --local")
 
 
 @pytest.mark.slow
@@ -140,9 +128,7 @@ def test_what_a_killed_log_wrote_is_shown(driver: Driver, tmp_path: Path) -> Non
     folder = tmp_path / "history"
     with keeping(env) as running:
         wait_for_bytes(folder, 8000)
-        again = subprocess.run(
-            [*GPUMON, "log", "--local"], env=env, capture_output=True, text=True, check=False
-        )
+        again = run_program([*GPUMON, "log", "--local"], env)
         assert again.returncode == 1
         assert f"(PID {running.pid}) already" in again.stderr
         running.send_signal(signal.SIGKILL)
@@ -154,35 +140,3 @@ def test_what_a_killed_log_wrote_is_shown(driver: Driver, tmp_path: Path) -> Non
     assert running.returncode == 0
     assert "the dashboard shows it" in said
     assert len(list(folder.glob("*.gpumon"))) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["run.csv"], "not with a FILE"),
-        (["--keep", "3", "--rotate", "1M"], "not with --rotate"),
-        (["--user", "ann"], "not with --user"),
-        (["--hosts", "a"], "not with --hosts|--local"),
-        (["--demo"], "not with --demo"),
-        (["--size", "1M"], "is not a size for a history"),
-        (["--days", "0"], "is not a number of days"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(arguments: list[str], said: str) -> None:
-    done = subprocess.run(
-        [*GPUMON, "log", "--local", *arguments],
-        env={**os.environ},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 2
-    assert any(part in done.stderr for part in said.split("|"))
-
-
-def test_bounds_need_a_history() -> None:
-    done = subprocess.run(
-        [*GPUMON, "log", "run.csv", "--days", "3"], capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, "--days needs --local" in done.stderr) == (2, True)

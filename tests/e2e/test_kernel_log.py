@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
+from tests.command import run_program
 from tests.driver import Driver, h100
 from tests.lives import needs
 from tests.screen import Screen
@@ -69,14 +70,9 @@ def test_errors_of_the_kernel_log_are_on_the_screen_and_in_gpumon_doctor(
                 file.write(line(second, 119, 0.0))
             screen.wait_for(r"▲ XID 119 at ")
             assert "evil" not in screen.text()
-            screen.type("q")
-            assert screen.wait_end() == 0
-        found = subprocess.run(
-            [*own, sys.executable, "-m", "gpumon", "doctor"],
-            env={**driver.env(), "COLUMNS": "200"},
-            capture_output=True,
-            text=True,
-            check=False,
+            screen.quit()
+        found = run_program(
+            [*own, sys.executable, "-m", "gpumon", "doctor"], {**driver.env(), "COLUMNS": "200"}
         ).stdout
     words = " ".join(found.split())
     assert "GPU 0: XID 48 " in words

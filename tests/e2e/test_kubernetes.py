@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests import fork_server
+from tests.command import GPUMON
 from tests.driver import Driver, h100
 from tests.kubelet import Kubelet, container, pod
 from tests.screen import PATIENCE, Screen
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
     from pathlib import Path
-
-GPUMON = [sys.executable, "-m", "gpumon"]
 
 
 @pytest.fixture
@@ -69,8 +67,7 @@ def test_the_screen_shows_the_pod_until_it_ends(kubelet: Kubelet, driver: Driver
         screen.wait_for("1 of 3 free")
         kubelet.answer(b"")
         screen.wait_for("3 of 3 free")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
 
 
 def test_while_the_kubelet_does_not_answer_nothing_is_free(

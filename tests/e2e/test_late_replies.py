@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.system.terminal_replies import ATTRIBUTES, TerminalReplies
+from tests.command import GPUMON
 from tests.driver import Driver, h100
 from tests.screen import PATIENCE, Screen
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-GPUMON = [sys.executable, "-m", "gpumon"]
 READY = r"\n q quit"
 FOLLOWED = """
 import os, signal, subprocess, sys, termios, tty

@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +15,7 @@ import pytest
 
 from gpumon.host.processes import ProcessReader
 from gpumon.text.formatting import fit
+from tests.command import GPUMON, run_program
 from tests.driver import GIB, Driver, Owner, h100, h100_mig, owners, rtx4090, settle
 from tests.lives import NEEDS_ALL_PIDS, user_name
 from tests.screen import Screen
@@ -24,7 +23,6 @@ from tests.screen import Screen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GPUMON = [sys.executable, "-m", "gpumon"]
 OWNER = user_name(os.getuid())
 STRANGER = "daemon"
 ME = "|".join(re.escape(fit(OWNER, min(cells, len(OWNER)))) for cells in (9, 16))
@@ -106,16 +104,12 @@ def test_what_the_dashboard_does_not_show_is_asked_for_at_every_sample_by_a_log_
     with Screen([*GPUMON, "-n", "0.1"], env, 120, 30, cwd=tmp_path) as screen:
         wait_for_line(screen, 7, r"73%")
         assert share(screen) < 0.8
-        screen.type("L")
-        screen.wait_for("logging to ")
+        screen.press("L", "logging to ")
         assert share(screen) > 0.9
 
 
 def test_live_processes_are_shown_with_their_owners_and_go_when_they_end(driver: Driver) -> None:
-    with (
-        owners(3, ["python", "train.py", "--lr", "3e-4"]) as started,
-        screen_of(driver) as screen,
-    ):
+    with owners(3, ["python", "train.py", "--lr", "3e-4"]) as started, screen_of(driver) as screen:
         pids = [process.pid for process in started]
         driver.cards[2].processes = [Owner(pids[0], memory=5 * GIB, sm=7)]
         driver.cards[3].processes = [Owner(pids[1], memory=GIB), Owner(pids[2], memory=2 * GIB)]
@@ -176,16 +170,13 @@ def test_a_hung_card_turns_the_clock_and_the_keys_stay_alive(driver: Driver) -> 
         wait_for_line(screen, 5, r"▲ 54G unattr.* 77% ")
         driver.cards[2].utilization_gpu = 78
         wait_for_line(screen, 2, r"▲ 27G unattr.* 78% ")
-        screen.type("?")
-        screen.wait_for("type to search keys")
-        screen.type("q")
-        screen.wait_for(r"GPU 3: no answer for \d+ s")
+        screen.press("?", "type to search keys")
+        screen.press("q", r"GPU 3: no answer for \d+ s")
         driver.cards[3].release()
         screen.wait_gone("no answer")
         driver.cards[3].hang(None)
         screen.wait_for("no answer for")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
 
 
 @pytest.mark.slow
@@ -292,13 +283,7 @@ def test_old_drivers_that_lack_functions_are_read_by_older_ones(without: list[st
         card = driver.cards[0]
         card.memory_used, card.utilization_gpu, card.temperature = 9 * GIB, 42, 51
         card.processes = [Owner(started[0].pid, memory=GIB)]
-        done = subprocess.run(
-            [*GPUMON, "snapshot", "--format", "json"],
-            env=driver.env(),
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        done = run_program([*GPUMON, "snapshot", "--format", "json"], driver.env(), check=True)
         shown = json.loads(done.stdout)
         assert shown["gpus"][0]["utilization_gpu_percent"] == 42
         assert shown["gpus"][0]["temperature_gpu_celsius"] == 51

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.command import run_program
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.lives import needs, user_name
 from tests.recording.csv.command import (
     LOG,
+    Log,
     logging,
     rows,
     run_log,
@@ -47,19 +49,31 @@ def driver() -> Iterator[Driver]:
         yield made
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The file of the GPUs of a log."""
+    return tmp_path / "run.csv"
+
+
+@contextmanager
+def logged(driver: Driver, path: Path, samples: int = 2) -> Iterator[Log]:
+    """A log that is running and has so many samples."""
+    with logging(path, "-n", "0.1", env=driver.env()) as log:
+        wait_for_samples(path, samples)
+        yield log
+
+
 # What stands in the files
 
 
 def test_the_files_tell_what_the_driver_says_and_whose_work_it_is(
-    driver: Driver, tmp_path: Path
+    driver: Driver, path: Path
 ) -> None:
-    path = tmp_path / "run.csv"
     with owners(1, ["python", "train.py", "--lr", "3e-4"]) as started:
         pid = started[0].pid
         driver.cards[1].processes = [Owner(pid, memory=5 * GIB, sm=7)]
-        with logging(path, "-n", "0.1", env=driver.env()) as log:
-            wait_for_samples(path, 3)
-            wait_for_samples(tmp_path / "run.processes.csv", 1)
+        with logged(driver, path, 3) as log:
+            wait_for_samples(path.parent / "run.processes.csv", 1)
             assert log.end() == 0
     for row in rows(path):
         card = driver.cards[int(row["index"])]
@@ -69,40 +83,37 @@ def test_the_files_tell_what_the_driver_says_and_whose_work_it_is(
         assert float(row["power.draw [W]"]) * 1000 == card.power_usage
     (process,) = {
         (row["pid"], row["user"], row["used_gpu_memory [MiB]"].removesuffix(".0"), row["command"])
-        for row in rows(tmp_path / "run.processes.csv")
+        for row in rows(path.parent / "run.processes.csv")
     }
     assert process == (str(pid), ME, str(5 * 1024), "python train.py --lr 3e-4")
 
 
 def test_only_the_chosen_cards_and_the_users_own_processes_are_written(
-    driver: Driver, tmp_path: Path
+    driver: Driver, path: Path
 ) -> None:
-    path = tmp_path / "run.csv"
     driver.cards[1].processes = [Owner(3_999_999, memory=GIB)]
     done = run_log(path, "--for", "0.2", "--gpus", "1", "--user", "nobody-1", env=driver.env())
     assert done.returncode == 0
     assert {(row["index"], row["processes"]) for row in rows(path)} == {("1", "1")}
-    assert rows(tmp_path / "run.processes.csv") == []
+    assert rows(path.parent / "run.processes.csv") == []
 
 
-def test_command_lines_are_left_out_where_that_is_asked(driver: Driver, tmp_path: Path) -> None:
-    path = tmp_path / "run.csv"
+def test_command_lines_are_left_out_where_that_is_asked(driver: Driver, path: Path) -> None:
     with owners(1, ["python", "--password", "hunter2"]) as started:
         driver.cards[0].processes = [Owner(started[0].pid, memory=GIB)]
         with logging(path, "-n", "0.1", "--no-commands", env=driver.env()) as log:
-            found = wait_for_samples(tmp_path / "run.processes.csv", 1)
+            found = wait_for_samples(path.parent / "run.processes.csv", 1)
             assert log.end() == 0
     assert found[0]["command"] == ""
     assert found[0]["pid"] == str(started[0].pid)
-    assert all(b"hunter2" not in file.read_bytes() for file in tmp_path.iterdir())
+    assert all(b"hunter2" not in file.read_bytes() for file in path.parent.iterdir())
 
 
-def test_nobody_else_may_read_it(driver: Driver, tmp_path: Path) -> None:
-    path = tmp_path / "run.csv"
+def test_nobody_else_may_read_it(driver: Driver, path: Path) -> None:
     done = run_log(path, "--for", "0.1", env=driver.env(), umask=0)
     assert done.returncode == 0
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["run.csv", "run.processes.csv"]
-    for file in tmp_path.iterdir():
+    assert sorted(file.name for file in path.parent.iterdir()) == ["run.csv", "run.processes.csv"]
+    for file in path.parent.iterdir():
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
@@ -121,18 +132,17 @@ def in_checkout(env: dict[str, str]) -> dict[str, str]:
     return env | {"PYTHONPATH": str(Path(__file__).parents[2])}
 
 
-def test_pandas_opens_both_files_with_no_options(driver: Driver, tmp_path: Path) -> None:
+def test_pandas_opens_both_files_with_no_options(driver: Driver, path: Path) -> None:
     pandas = pytest.importorskip("pandas", reason="there is no pandas here")
-    path = tmp_path / "run.csv"
     with owners(2, ["python", "train.py", "=1+1"]) as started:
         driver.cards[0].processes = [Owner(one.pid, memory=5 * GIB, sm=7) for one in started]
         with logging(path, "-n", "0.1", env=driver.env()) as log:
-            wait_for_samples(tmp_path / "run.processes.csv", 1)
+            wait_for_samples(path.parent / "run.processes.csv", 1)
             wait_for_samples(path, 5)
             assert log.end() == 0
     cards = pandas.read_csv(path, parse_dates=["timestamp"])
     processes = pandas.read_csv(
-        tmp_path / "run.processes.csv", parse_dates=["timestamp", "start_time"]
+        path.parent / "run.processes.csv", parse_dates=["timestamp", "start_time"]
     )
     assert len(cards) == len(rows(path))
     assert not cards.empty
@@ -148,54 +158,17 @@ def test_pandas_opens_both_files_with_no_options(driver: Driver, tmp_path: Path)
 
 
 CARD_TEXTS = [
-    "timestamp",
-    "accidents",
-    "allocated.jobs",
-    "allocated.users",
-    "uuid",
-    "name",
-    "status",
-    "pci.bus_id",
-    "memory.unified",
-    "pstate",
-    "clocks_event_reasons.active",
-    "ecc.mode.current",
-    "remapped_rows.pending",
-    "remapped_rows.failure",
-    "retired_pages.pending",
-    "gpu_recovery_action",
-    "xid.at",
-    "persistence_mode",
-    "compute_mode",
-    "display_mode",
-    "display_active",
-    "mig.mode.current",
-    "status.since",
-    "mig.devices",
-    "host",
+    *("timestamp", "accidents", "allocated.jobs", "allocated.users", "uuid", "name", "status"),
+    *("pci.bus_id", "memory.unified", "pstate", "clocks_event_reasons.active", "ecc.mode.current"),
+    *("remapped_rows.pending", "remapped_rows.failure", "retired_pages.pending"),
+    *("gpu_recovery_action", "xid.at", "persistence_mode", "compute_mode", "display_mode"),
+    *("display_active", "mig.mode.current", "status.since", "mig.devices", "host"),
     "driver_version",
 ]
 PROCESS_TEXTS = [
-    "timestamp",
-    "uuid",
-    "start_time",
-    "user",
-    "type",
-    "container",
-    "job",
-    "command",
-    "name",
-    "state",
-    "visible",
-    "slurm_job",
-    "slurm_step",
-    "notebook",
-    "jupyter_kernel",
-    "tmux",
-    "environment",
-    "launcher",
-    "launcher_name",
-    "parent",
+    *("timestamp", "uuid", "start_time", "user", "type", "container", "job", "command", "name"),
+    *("state", "visible", "slurm_job", "slurm_step", "notebook", "jupyter_kernel", "tmux"),
+    *("environment", "launcher", "launcher_name", "parent"),
 ]
 
 
@@ -205,11 +178,9 @@ PROCESS_TEXTS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_log_that_is_told_to_end_has_not_failed(
-    driver: Driver, tmp_path: Path, number: signal.Signals
+    driver: Driver, path: Path, number: signal.Signals
 ) -> None:
-    path = tmp_path / "run.csv"
-    with logging(path, "-n", "0.1", env=driver.env()) as log:
-        wait_for_samples(path, 3)
+    with logged(driver, path, 3) as log:
         assert log.end(number) == 0
         said = log.said
     written = len({row["timestamp"] for row in rows(path)})
@@ -221,8 +192,7 @@ def test_a_log_that_is_told_to_end_has_not_failed(
     assert "Traceback" not in said
 
 
-def test_it_ends_by_itself_after_the_time_it_was_given(driver: Driver, tmp_path: Path) -> None:
-    path = tmp_path / "run.csv"
+def test_it_ends_by_itself_after_the_time_it_was_given(driver: Driver, path: Path) -> None:
     done = run_log(path, "-n", "0.1", "--for", "1s", env=driver.env())
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr.startswith(
@@ -233,12 +203,11 @@ def test_it_ends_by_itself_after_the_time_it_was_given(driver: Driver, tmp_path:
     assert elapsed[0] < 0.5 < elapsed[-1] < 30
 
 
-def test_what_is_ignored_stays_ignored(driver: Driver, tmp_path: Path) -> None:
-    path = tmp_path / "run.csv"
+def test_what_is_ignored_stays_ignored(driver: Driver, path: Path) -> None:
     # Where its output is a terminal, nohup leaves a file in the working directory.
     started = ["nohup", *LOG, str(path)]
     environment = {**driver.env(), "PYTHONPATH": str(Path.cwd())}
-    with Screen([*started, "-n", "0.1"], environment, cwd=tmp_path) as screen:
+    with Screen([*started, "-n", "0.1"], environment, cwd=path.parent) as screen:
         found = wait_for_samples(path, 2)
         screen.hang_up()
         wait_for_samples(path, len(found) + 3)
@@ -246,8 +215,7 @@ def test_what_is_ignored_stays_ignored(driver: Driver, tmp_path: Path) -> None:
         assert screen.process.wait(PATIENCE) == 0
 
 
-def test_a_dropped_connection_ends_it_with_every_row_whole(driver: Driver, tmp_path: Path) -> None:
-    path = tmp_path / "run.csv"
+def test_a_dropped_connection_ends_it_with_every_row_whole(driver: Driver, path: Path) -> None:
     with Screen([*LOG, str(path), "-n", "0.1"], driver.env()) as screen:
         wait_for_samples(path, 2)
         screen.hang_up()
@@ -257,9 +225,8 @@ def test_a_dropped_connection_ends_it_with_every_row_whole(driver: Driver, tmp_p
 
 @pytest.mark.slow
 def test_kill_9_loses_nothing_that_was_written_and_the_log_goes_on(
-    driver: Driver, tmp_path: Path
+    driver: Driver, path: Path
 ) -> None:
-    path = tmp_path / "run.csv"
     for _ in range(2):
         before = {row["timestamp"] for row in rows(path)}
         with logging(path, "-n", "0.1", env=driver.env()) as log:
@@ -281,10 +248,8 @@ def test_kill_9_loses_nothing_that_was_written_and_the_log_goes_on(
 
 
 @pytest.mark.slow
-def test_a_second_gpumon_on_the_same_log_is_refused(driver: Driver, tmp_path: Path) -> None:
-    path = tmp_path / "run.csv"
-    with logging(path, "-n", "0.1", env=driver.env()) as log:
-        wait_for_samples(path, 1)
+def test_a_second_gpumon_on_the_same_log_is_refused(driver: Driver, path: Path) -> None:
+    with logged(driver, path, 1) as log:
         second = run_log(path, "--for", "1", env=driver.env())
         assert second.returncode == 1
         assert re.fullmatch(r"gpumon: .*run\.csv is already being written\b.*\n", second.stderr)
@@ -294,10 +259,8 @@ def test_a_second_gpumon_on_the_same_log_is_refused(driver: Driver, tmp_path: Pa
 # What goes wrong meanwhile
 
 
-def test_a_card_that_hangs_is_told_and_the_log_goes_on(driver: Driver, tmp_path: Path) -> None:
-    path = tmp_path / "run.csv"
-    with logging(path, "-n", "0.1", env=driver.env()) as log:
-        wait_for_samples(path, 2)
+def test_a_card_that_hangs_is_told_and_the_log_goes_on(driver: Driver, path: Path) -> None:
+    with logged(driver, path) as log:
         driver.cards[1].hang()
         log.wait_said(r"[\d-]+ [\d:]+ GPU 1: no answer\n")
         # The sample is written on a thread of its own.
@@ -309,10 +272,8 @@ def test_a_card_that_hangs_is_told_and_the_log_goes_on(driver: Driver, tmp_path:
         assert log.said.count("\n") == 5, "each thing is said once"
 
 
-def test_a_driver_that_goes_away_is_told_and_comes_back(driver: Driver, tmp_path: Path) -> None:
-    path = tmp_path / "run.csv"
-    with logging(path, "-n", "0.1", env=driver.env()) as log:
-        wait_for_samples(path, 2)
+def test_a_driver_that_goes_away_is_told_and_comes_back(driver: Driver, path: Path) -> None:
+    with logged(driver, path) as log:
         driver.unload()
         log.wait_said(r"[\d-]+ [\d:]+ .*driver.*\n")
         driver.reload()
@@ -323,11 +284,9 @@ def test_a_driver_that_goes_away_is_told_and_comes_back(driver: Driver, tmp_path
 
 
 def test_what_cannot_be_written_is_counted_and_told_and_writing_goes_on(
-    driver: Driver, tmp_path: Path
+    driver: Driver, path: Path
 ) -> None:
-    path = tmp_path / "run.csv"
-    with logging(path, "-n", "0.1", env=driver.env()) as log:
-        wait_for_samples(path, 2)
+    with logged(driver, path) as log:
         limit_files(log.process.pid, path.stat().st_size)
         log.wait_said(r"[\d-]+ [\d:]+ \d+ samples? lost · .*run\.csv is not written: ")
         limit_files(log.process.pid, resource.RLIM_INFINITY)
@@ -344,10 +303,8 @@ def limit_files(pid: int, size: int) -> None:
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
 
 
-def test_samples_lost_to_the_end_are_a_failure(driver: Driver, tmp_path: Path) -> None:
-    path = tmp_path / "run.csv"
-    with logging(path, "-n", "0.1", env=driver.env()) as log:
-        wait_for_samples(path, 2)
+def test_samples_lost_to_the_end_are_a_failure(driver: Driver, path: Path) -> None:
+    with logged(driver, path) as log:
         limit_files(log.process.pid, path.stat().st_size)
         log.wait_said("is not written")
         assert log.end() == 1
@@ -360,9 +317,8 @@ def test_samples_lost_to_the_end_are_a_failure(driver: Driver, tmp_path: Path) -
 @pytest.mark.slow
 @pytest.mark.parametrize("closed", ["2>&-", "1>&-", "0<&- 1>&- 2>&-"])
 def test_it_needs_no_standard_streams_and_gives_their_numbers_to_no_file(
-    driver: Driver, tmp_path: Path, closed: str
+    driver: Driver, path: Path, closed: str
 ) -> None:
-    path = tmp_path / "run.csv"
     shell = ["sh", "-c", f'exec "$@" {closed}', "sh", *LOG, str(path), "-n", "0.1"]
     with subprocess.Popen(shell, env=driver.env()) as log:
         try:
@@ -370,7 +326,7 @@ def test_it_needs_no_standard_streams_and_gives_their_numbers_to_no_file(
             for number in (0, 1, 2):
                 with contextlib.suppress(FileNotFoundError):
                     opened = Path(f"/proc/{log.pid}/fd/{number}").readlink()
-                    assert not opened.is_relative_to(tmp_path)
+                    assert not opened.is_relative_to(path.parent)
             log.terminate()
             assert log.wait(PATIENCE) == 0
         finally:
@@ -378,8 +334,7 @@ def test_it_needs_no_standard_streams_and_gives_their_numbers_to_no_file(
     assert rows(path)
 
 
-def test_nobody_who_reads_what_it_says_is_needed(driver: Driver, tmp_path: Path) -> None:
-    path = tmp_path / "run.csv"
+def test_nobody_who_reads_what_it_says_is_needed(driver: Driver, path: Path) -> None:
     with subprocess.Popen(
         [*LOG, str(path), "-n", "0.1"], env=driver.env(), stderr=subprocess.PIPE
     ) as log:
@@ -394,15 +349,6 @@ def test_nobody_who_reads_what_it_says_is_needed(driver: Driver, tmp_path: Path)
             log.kill()
 
 
-def test_a_driver_that_is_not_there_leaves_no_files(tmp_path: Path) -> None:
-    with Driver([h100()]) as driver:
-        driver.fail_init(9)
-        done = run_log(tmp_path / "run.csv", env=driver.env())
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "driver" in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_place_that_cannot_be_written_is_told(driver: Driver, tmp_path: Path) -> None:
     done = run_log(tmp_path / "none" / "run.csv", env=driver.env())
     assert (done.returncode, done.stdout) == (1, "")
@@ -413,9 +359,7 @@ def test_a_place_that_cannot_be_written_is_told(driver: Driver, tmp_path: Path) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
-    ["x" * 300, "x" * 245 + ".csv", "x/" * 2300 + ".csv"],
-    ids=["name", "processes", "path"],
+    "name", ["x" * 300, "x" * 245 + ".csv", "x/" * 2300 + ".csv"], ids=["name", "processes", "path"]
 )
 def test_a_name_that_is_too_long_is_told(driver: Driver, tmp_path: Path, name: str) -> None:
     done = run_log(tmp_path / name, env=driver.env())
@@ -445,11 +389,9 @@ def test_what_it_does_not_need_is_not_imported(driver: Driver, tmp_path: Path) -
         "assert main(sys.argv[1:]) == 0\n"
         "print(*{name.partition('.')[0] for name in sys.modules})\n"
     )
-    done = subprocess.run(
+    done = run_program(
         [sys.executable, "-c", code, "log", str(tmp_path / "run.csv"), "--for", "0.1"],
-        env=driver.env(),
-        capture_output=True,
-        text=True,
+        driver.env(),
         check=True,
     )
     imported = set(done.stdout.split())
@@ -460,8 +402,7 @@ def test_what_it_does_not_need_is_not_imported(driver: Driver, tmp_path: Path) -
 # On a terminal
 
 
-def test_one_line_says_how_it_goes(driver: Driver, tmp_path: Path) -> None:
-    path = tmp_path / "run.csv"
+def test_one_line_says_how_it_goes(driver: Driver, path: Path) -> None:
     driver.cards[1].utilization_gpu = 98
     driver.cards[0].processes = [Owner(3_999_999, memory=GIB)]
     with Screen([*LOG, str(path), "-n", "0.1"], driver.env()) as screen:
@@ -504,8 +445,7 @@ def test_a_length_of_time_gets_a_bar_and_what_is_left(driver: Driver, tmp_path: 
         assert screen.wait_end() == 0
 
 
-def test_trouble_stands_in_the_place_of_the_line(driver: Driver, tmp_path: Path) -> None:
-    path = tmp_path / "run.csv"
+def test_trouble_stands_in_the_place_of_the_line(driver: Driver, path: Path) -> None:
     with Screen([*LOG, str(path), "-n", "0.1"], driver.env(), columns=180) as screen:
         found = wait_for_samples(path, 2)
         limit_files(gpumon_of(screen), path.stat().st_size)
@@ -522,10 +462,7 @@ def gpumon_of(screen: Screen) -> int:
     return screen.process.pid
 
 
-def test_a_terminal_that_takes_no_output_does_not_keep_it_alive(
-    driver: Driver, tmp_path: Path
-) -> None:
-    path = tmp_path / "run.csv"
+def test_a_terminal_that_takes_no_output_does_not_keep_it_alive(driver: Driver, path: Path) -> None:
     with Screen([*LOG, str(path), "-n", "0.1"], driver.env()) as screen:
         screen.wait_for("●")
         screen.type("\x13")  # Ctrl+S
@@ -557,9 +494,8 @@ def none_left(path: Path) -> Iterator[None]:
 
 @needs("bash")
 def test_control_z_holds_it_and_a_log_in_the_background_keeps_off_the_terminal(
-    driver: Driver, tmp_path: Path
+    driver: Driver, path: Path
 ) -> None:
-    path = tmp_path / "run.csv"
     env = driver.env() | {"PS1": "$ "}
     with (
         none_left(path),
@@ -567,21 +503,16 @@ def test_control_z_holds_it_and_a_log_in_the_background_keeps_off_the_terminal(
         Screen(["bash", "--norc", "--noprofile", "-i"], env, columns=600) as screen,
     ):
         screen.wait_for(r"\$")
-        screen.type(f"{' '.join(LOG)} {path} -n 0.1\n")
-        screen.wait_for("●")
-        screen.type("\x1a")
-        screen.wait_for("Stopped")
-        screen.type("stty tostop; bg\n")
-        screen.wait_for(r"gpumon log \S+ -n 0\.1 &")
+        screen.press(f"{' '.join(LOG)} {path} -n 0.1\n", "●")
+        screen.press("\x1a", "Stopped")
+        screen.press("stty tostop; bg\n", r"gpumon log \S+ -n 0\.1 &")
         drawn = screen.output.count("●".encode())
         found = wait_for_samples(path, 1)
         wait_until(lambda: len(rows(path)) > len(found) + 20, "samples in the background")
         assert screen.output.count("●".encode()) <= drawn + 1
         screen.type("fg\n")
         wait_until(lambda: screen.output.count("●".encode()) > drawn + 1, "the line again")
-        screen.type("\x03")
-        screen.wait_for("gpumon: logged ")
-        screen.type("echo status $?\n")
-        screen.wait_for("status 0")
+        screen.press("\x03", "gpumon: logged ")
+        screen.press("echo status $?\n", "status 0")
         screen.type("exit\n")
         screen.wait_end()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import fork_server, tree_machine
+from tests.command import run_program
 from tests.driver import Driver, Owner, h100
 from tests.makers.amd import machines
 from tests.makers.drm.trees import write
@@ -31,13 +32,7 @@ CARD = "0000:06:00.0"
 
 
 class Machine:
-    """A Radeon RX 6900 XT, and a process with 8 GiB on it.
-
-    Attributes:
-        tree: Its files.
-        job: The process.
-        env: The environment of gpumon.
-    """
+    """A Radeon RX 6900 XT, and a process with 8 GiB on it."""
 
     def __init__(self, folder: Path, job: subprocess.Popen[bytes], env: dict[str, str]) -> None:
         self.tree: Tree = live_tree(folder / "machine")
@@ -101,12 +96,10 @@ def test_without_nvidias_driver_plain_gpumon_shows_amds_gpu(amd: Machine) -> Non
         assert "amdgpu" in screen.rows()[0]
         assert "8.2/16.0G" in text
         assert "GPU%" in text
-        screen.type("\t\r")
-        screen.wait_for("y copy ROCR_VISIBLE_DEVICES")
+        screen.press("\t\r", "y copy ROCR_VISIBLE_DEVICES")
         screen.type("\x1b")
         screen.wait(lambda it: "gpumon" in it.rows()[0], "waiting for the dashboard")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
 
 
 def test_a_job_on_an_amd_gpu_is_ended_and_its_memory_comes_back(amd: Machine) -> None:
@@ -118,8 +111,7 @@ def test_a_job_on_an_amd_gpu_is_ended_and_its_memory_comes_back(amd: Machine) ->
         screen.type("\x1b[C\r")
         amd.bury()
         screen.wait_for(r"8\.0 GiB came back on GPU 0")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
 
 
 @pytest.mark.slow
@@ -154,8 +146,7 @@ def test_a_log_of_an_amd_gpu_is_reported_and_played(amd: Machine, tmp_path: Path
     with Screen([*amd.command, "replay", log], amd.env, 120, 30) as screen:
         screen.wait_for("REPLAY")
         screen.wait_for(rf"RX 6900 XT[\s\S]*{amd.job.pid}")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
 
 
 def test_prometheus_gets_its_values_with_its_own_device(amd: Machine) -> None:
@@ -185,13 +176,7 @@ def test_a_machine_with_gpus_of_three_makers_shows_all_and_a_cuda_job_gets_nvidi
         assert machine.printed("select") == f"{driver.cards[0].uuid}\n"
         driver.cards[0].processes = [Owner(os.getpid(), memory=GIB)]
         driver.cards[1].processes = [Owner(os.getpid(), memory=GIB)]
-        refused = subprocess.run(
-            [*machine.command, "select"],
-            env=machine.env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        refused = run_program([*machine.command, "select"], machine.env)
         assert refused.returncode == 1
         assert "it is AMD's, and a job gets NVIDIA's: --backend amdgpu selects it" in (
             refused.stderr
@@ -200,8 +185,7 @@ def test_a_machine_with_gpus_of_three_makers_shows_all_and_a_cuda_job_gets_nvidi
         assert [gpu["index"] for gpu in only["gpus"]] == [0]
         with Screen([*machine.command, "-n", "0.2"], machine.env, 120, 30) as screen:
             screen.wait_for(r"0 H100[\s\S]*1 H100[\s\S]*2 RX 6900[\s\S]*3 Arc B580")
-            screen.type("q")
-            assert screen.wait_end() == 0
+            screen.quit()
 
 
 @pytest.mark.slow
@@ -222,21 +206,9 @@ def test_a_processors_gpu_stays_out_of_the_way_until_it_is_asked_for(tmp_path: P
         assert seen[2][0].startswith("Intel ")
 
 
-def test_other_machines_choose_their_drivers_themselves() -> None:
-    done = fork_server.run(
-        [sys.executable, "-m", "gpumon", "snapshot", "--hosts", "a", "--backend", "amdgpu"],
-        os.environ,
-    )
-    assert done.returncode == 2
-    assert "--backend means this machine: leave out --hosts." in done.stderr
-
-
 def test_an_amd_gpu_is_waited_for(amd: Machine) -> None:
     waiting = subprocess.Popen(
-        [*amd.command, "wait", "--timeout", "60"],
-        env=amd.env,
-        stderr=subprocess.PIPE,
-        text=True,
+        [*amd.command, "wait", "--timeout", "60"], env=amd.env, stderr=subprocess.PIPE, text=True
     )
     assert waiting.stderr is not None
     with waiting:

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from tests.demo import COARSE_DEMO
-from tests.e2e.test_terminal import READY
+from tests.e2e.demo import READY, demo
 from tests.screen import Screen
 
 PAUSED = r"paused +((?:[\d-]+ )?[\d:]+) +"
@@ -34,8 +34,7 @@ def test_clicks_are_taken_from_every_terminal(term: str) -> None:
 
 @pytest.mark.slow
 def test_a_click_on_a_word_of_the_footer_does_what_its_key_does() -> None:
-    with Screen(COARSE_DEMO, columns=120) as screen:
-        screen.wait_for(READY)
+    with demo(columns=120) as screen:
         click_word(screen, "tree")
         screen.wait_for(r"t\[tree\]")
         click_word(screen, "tree")
@@ -46,8 +45,7 @@ def test_a_click_on_a_word_of_the_footer_does_what_its_key_does() -> None:
         screen.wait_for(r"1 tagged")
         click_word(screen, "end…")
         screen.wait_for(r"Send TERM")
-        screen.type("q")
-        screen.wait_for(READY)
+        screen.press("q", READY)
         click_word(screen, "details")
         screen.wait_for(r"Esc back")
         click_word(screen, "back")
@@ -69,22 +67,17 @@ def test_a_click_on_a_word_of_the_footer_does_what_its_key_does() -> None:
 
 
 def test_a_click_on_a_column_in_its_dialog_shows_or_hides_it() -> None:
-    with Screen(COARSE_DEMO) as screen:
-        screen.wait_for(READY)
-        screen.type("e")
-        screen.wait_for(r"● USER[\s\S]*Esc cancel")
+    with demo() as screen:
+        screen.press("e", r"● USER[\s\S]*Esc cancel")
         line = next(y for y, row in enumerate(screen.rows()) if "● USER" in row)
         screen.click(20, line)
         screen.wait_for(r"○ USER")
-        screen.type("\r")
-        screen.wait_for(r"# +PID +(T|GPU-MEM)")
+        screen.press("\r", r"# +PID +(T|GPU-MEM)")
 
 
 def test_the_bar_of_time_follows_a_mouse_that_is_dragged_along_it() -> None:
-    with Screen(COARSE_DEMO) as screen:
-        screen.wait_for(READY)
-        screen.type("[")
-        screen.wait_for(PAUSED + r"\d+s ago")
+    with demo() as screen:
+        screen.press("[", PAUSED + r"\d+s ago")
         bar = screen.lines - 2
         screen.type(f"\x1b[<0;77;{bar + 1}M")
         screen.type(f"\x1b[<32;73;{bar + 1}M\x1b[<32;68;{bar + 1}M")

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
+from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.recording.csv.files import log_files
 from tests.build import NOON, gpu, process, snapshot
+from tests.command import GPUMON, run_program
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.lives import NEEDS_ALL_PIDS
 from tests.report.logs import write_log
@@ -25,7 +28,6 @@ from tests.screen import Screen
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-GPUMON = [sys.executable, "-m", "gpumon"]
 HOME, END, ESCAPE = "\x1b[H", "\x1b[F", "\x1b"
 BACK, ON = "[", "]"
 LOGGED_THREE_SECONDS = r"● log \S+ (?![012]s)\d"
@@ -90,27 +92,21 @@ def test_the_screen_as_it_was_and_back_to_now() -> None:
         driver.cards[1].processes = []
         screen.wait_for(busy(77))
         screen.wait_gone(str(started[0].pid))
-        screen.type(BACK)
-        screen.wait_for("REWIND")
+        screen.press(BACK, "REWIND")
         for _ in range(20):
             screen.type(BACK)
         screen.wait_for(r"paused +\d\d:\d\d:\d\d +\d+s ago")
         screen.wait_for(str(started[0].pid))
         screen.wait_gone(busy(77))
         driver.cards[0].utilization_gpu = 33
-        screen.type("\x1b[B\x1b[B")
-        screen.wait_for(r"▸.*train.py")
-        screen.type("k")
-        screen.wait_for("this is the past: nothing can be ended in it")
+        screen.press("\x1b[B\x1b[B", r"▸.*train.py")
+        screen.press("k", "this is the past: nothing can be ended in it")
         assert started[0].poll() is None
-        screen.type(END)
-        screen.wait_gone("REWIND")
+        screen.press_away(END, "REWIND")
         # What came meanwhile was recorded too.
         screen.wait_for(busy(33))
-        screen.type("b")
-        screen.wait_for(rf"{started[0].pid} python of \S+ left GPU 1")
-        screen.type(ESCAPE * 3)
-        screen.wait_gone("REWIND")
+        screen.press("b", rf"{started[0].pid} python of \S+ left GPU 1")
+        screen.press_away(ESCAPE * 3, "REWIND")
 
 
 @pytest.mark.slow
@@ -123,38 +119,27 @@ def test_home_and_end_are_the_ends_of_what_was_seen_and_a_click_on_the_bar_goes_
         driver.cards[0].utilization_gpu = 77
         screen.wait_for(busy(77))
         screen.wait_for(LOGGED_THREE_SECONDS)
-        screen.type(BACK)
-        screen.wait_for(r"Home first +End now")
-        screen.type(HOME)
-        screen.wait_gone(busy(77))
-        screen.type(END)
-        screen.wait_gone("REWIND")
+        screen.press(BACK, r"Home first +End now")
+        screen.press_away(HOME, busy(77))
+        screen.press_away(END, "REWIND")
         screen.wait_for(busy(77))
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
     with replay_of(log, "--paused") as screen:
         screen.wait_for("REPLAY(.|\n)* 11%(.|\n)*❚❚ paused")
         screen.wait_for(r"Home first +End last")
-        screen.type(END)
-        screen.wait_for(busy(77))
-        screen.type(HOME)
-        screen.wait_gone(busy(77))
+        screen.press(END, busy(77))
+        screen.press_away(HOME, busy(77))
         bar = next(y for y, row in enumerate(screen.rows()) if "❚❚ paused" in row)
         # The line goes as far as the log has been read.
         screen.wait(lambda it: "·" in it.rows()[bar], "waiting for the end of the log")
         screen.click(screen.rows()[bar].rindex("·"), bar)
         screen.wait_for(busy(77))
-        screen.type("@")
-        screen.wait_for("Go to a time")
-        screen.type("25:00\r")
-        screen.wait_for("is not a time")
+        screen.press("@", "Go to a time")
+        screen.press("25:00\r", "is not a time")
         # Of one packet too no key overtakes another.
-        screen.type("\x7f" * 5 + "+1h\x1b[D\x1b[D\x7f-\r")
-        screen.wait_for("is not in this recording")
-        screen.type(ESCAPE)
-        screen.wait_gone("Go to a time")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.press("\x7f" * 5 + "+1h\x1b[D\x1b[D\x7f-\r", "is not in this recording")
+        screen.press_away(ESCAPE, "Go to a time")
+        screen.quit()
 
 
 @pytest.mark.slow
@@ -199,15 +184,11 @@ def test_a_log_may_have_a_length_of_time(tmp_path: Path) -> None:
     env = {**os.environ, "PYTHONPATH": str(Path.cwd())}
     with Screen([*GPUMON, "--demo"], env, columns=120, cwd=tmp_path) as screen:
         screen.wait_for(r"\n q quit")
-        screen.type("l")
-        screen.wait_for("Log to a file for a length of time")
-        screen.type("soon\r")
-        screen.wait_for("write seconds, or a time such as 30s")
-        screen.type("\x7f\x7f\x7f\x7f2s\r")
-        screen.wait_for(r"logging to gpumon-.*\.csv for 2s; L stops")
+        screen.press("l", "Log to a file for a length of time")
+        screen.press("soon\r", "write seconds, or a time such as 30s")
+        screen.press("\x7f\x7f\x7f\x7f2s\r", r"logging to gpumon-.*\.csv for 2s; L stops")
         screen.wait_for(r"logged to gpumon-.*\.csv: \d+ samples? in \ds")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
         assert screen.text().count("gpumon replay") == 1
 
 
@@ -216,10 +197,8 @@ def test_a_log_of_the_demo_is_named_after_the_demos_machine(tmp_path: Path) -> N
     checkout = {**os.environ, "PYTHONPATH": str(Path.cwd())}
     with Screen([*GPUMON, "--demo"], checkout, cwd=tmp_path) as screen:
         screen.wait_for(" q quit")
-        screen.type("L")
-        screen.wait_for(r"logging to gpumon-ada-07-\d{8}-\d{6}\.csv; L stops")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.press("L", r"logging to gpumon-ada-07-\d{8}-\d{6}\.csv; L stops")
+        screen.quit()
     command = ["-m", "gpumon", "log", "--demo", "--for", "0.1s", "without-screen/"]
     (tmp_path / "without-screen").mkdir()
     subprocess.run([sys.executable, *command], cwd=tmp_path, env=checkout, check=True)
@@ -232,21 +211,17 @@ def test_one_key_makes_a_log_that_is_replayed(tmp_path: Path) -> None:
         environment = {**driver.env(), "PYTHONPATH": str(Path.cwd())}
         with Screen([*GPUMON, "-n", "0.1"], environment, 120, 30, cwd=tmp_path) as screen:
             screen.wait_for("train.py")
-            screen.type("L")
-            screen.wait_for(r"logging to gpumon-\S+\.csv; L stops")
+            screen.press("L", r"logging to gpumon-\S+\.csv; L stops")
             screen.wait_for(r"● log \S+ (?!0s)\d")
-            screen.type("L")
-            screen.wait_for(r"logged to gpumon-\S+\.csv: \d+ samples? in \d+s, ")
+            screen.press("L", r"logged to gpumon-\S+\.csv: \d+ samples? in \d+s, ")
             screen.wait_gone("● log")
-            screen.type("q")
-            assert screen.wait_end() == 0
+            screen.quit()
             screen.wait_for(r"gpumon: logged \d+ samples")
         (log,) = tmp_path.glob("gpumon-*[0-9].csv")
         assert {row["uuid"] for row in table_of(log)} == {card.uuid for card in driver.cards}
         with replay_of(log) as screen:
             screen.wait_for("REPLAY(.|\n)*train.py")
-            screen.type("L")
-            screen.wait_for("this is a log already")
+            screen.press("L", "this is a log already")
 
 
 def test_a_log_that_cannot_be_written_is_told_before_the_screen(tmp_path: Path) -> None:
@@ -259,8 +234,7 @@ def test_a_log_that_cannot_be_written_is_told_before_the_screen(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
-    [("", "empty"), ("a,b\n1,2\n", "line 1"), (None, "no")],
+    ("content", "words"), [("", "empty"), ("a,b\n1,2\n", "line 1"), (None, "no")]
 )
 def test_what_is_no_log_is_told_in_a_sentence(
     tmp_path: Path, content: str | None, words: str
@@ -285,9 +259,7 @@ def test_a_replay_says_how_many_lines_are_damaged_as_a_report_does(tmp_path: Pat
         lines = path.read_bytes().splitlines(keepends=True)
         lines[place] = b"garbage\n"
         path.write_bytes(b"".join(lines))
-    told = subprocess.run(
-        [*GPUMON, "report", str(log)], capture_output=True, text=True, check=True
-    ).stdout
+    told = run_program([*GPUMON, "report", str(log)], check=True).stdout
     damaged = "day.csv has 2 damaged lines, the first is line 101; unreadable values"
     assert damaged in " ".join(told.split())
     for argument in ("--paused", "--speed=10"):
@@ -304,8 +276,7 @@ def await_past(screen: Screen) -> None:
         return "REWIND" in it.text()
 
     screen.wait(goes_back, "waiting for the past")
-    screen.type(END)
-    screen.wait_gone("REWIND")
+    screen.press_away(END, "REWIND")
 
 
 @pytest.mark.slow
@@ -316,8 +287,7 @@ def test_a_log_that_cannot_grow_says_why_and_the_screen_goes_on(tmp_path: Path) 
             screen.wait_for(r"● log: \d+ samples lost(.|\n)*the file has reached its largest size")
             driver.cards[0].utilization_gpu = 88
             screen.wait_for(busy(88))
-            screen.type("q")
-            assert screen.wait_end() == 0
+            screen.quit()
             screen.wait_for(r"logged \d+ samples? in \d+s, \d+ samples? lost")
 
 
@@ -328,34 +298,24 @@ def test_going_on_past_the_newest_sample_playing_and_the_end_go_back_to_now() ->
         driver.cards[0].utilization_gpu = 77
         screen.wait_for(busy(77))
         for on in (ON, "}", ")"):
-            screen.type(on)
-            screen.wait_for("this is now")
-            screen.type(BACK)
-            screen.wait_for("REWIND")
+            screen.press(on, "this is now")
+            screen.press(BACK, "REWIND")
             screen.wait_gone("this is now")
-            screen.type(")")
-            screen.wait_gone("REWIND")
+            screen.press_away(")", "REWIND")
         # Pressed faster than anything is shown, back is still back: there are four seconds to go.
         screen.wait(lambda _: samples_of(driver) > 40, "a past")
-        screen.type(f"{BACK * 3}{ON}")
-        screen.wait_for("REWIND(.|\n)*paused")
-        screen.type("]" * 40)
-        screen.wait_gone("REWIND")
+        screen.press(f"{BACK * 3}{ON}", "REWIND(.|\n)*paused")
+        screen.press_away("]" * 40, "REWIND")
         # What is played catches up with the present.
-        screen.type(BACK)
-        screen.wait_for("REWIND")
+        screen.press(BACK, "REWIND")
         for _ in range(6):
             screen.type("+")
         screen.wait_for("playback speed 100×")
-        screen.type("p")
-        screen.wait_gone("REWIND")
+        screen.press_away("p", "REWIND")
         # A held picture is left for the past, and the past for the present.
-        screen.type("p")
-        screen.wait_for("PAUSED(.|\n)*q quit")
-        screen.type(BACK)
-        screen.wait_for("REWIND")
-        screen.type(END)
-        screen.wait_gone("REWIND")
+        screen.press("p", "PAUSED(.|\n)*q quit")
+        screen.press(BACK, "REWIND")
+        screen.press_away(END, "REWIND")
         screen.wait_for("PAUSED")
 
 
@@ -373,8 +333,7 @@ def test_what_was_said_of_one_moment_is_not_said_of_another() -> None:
             screen.wait(lambda it, said=said: said in it.rows()[-1], "what happened")  # type: ignore[misc]  # a default binds the value
             screen.type(move)
             screen.wait(lambda it: " q quit" in it.rows()[-1], "the keys")
-            screen.type(END)
-            screen.wait_gone("REWIND")
+            screen.press_away(END, "REWIND")
 
 
 def test_what_happened_just_now_is_the_event_before_now() -> None:
@@ -387,8 +346,7 @@ def test_what_happened_just_now_is_the_event_before_now() -> None:
         said = f" {started[0].pid} python of "
         screen.wait(lambda it: said in it.rows()[-1], "what happened")
         # The moment it happened at is shown by now: the one before it is asked for.
-        screen.type("b")
-        screen.wait_for("no event is known before this moment")
+        screen.press("b", "no event is known before this moment")
 
 
 @pytest.mark.slow
@@ -402,8 +360,7 @@ def test_a_step_back_changes_nothing_of_what_is_known_and_is_shown_at_once() -> 
             frame = screen.wait_for(shown)
             assert re.search(r"5 H100 ▲ stuck\? 100% at 17% power, 2\dm  chen", frame)
             assert re.search(r"3 H100 ◐ idle 3h1\dm  bo 52\.0G", frame)
-        screen.type(f"{BACK * 3}{END}")
-        screen.wait_gone("REWIND")
+        screen.press_away(f"{BACK * 3}{END}", "REWIND")
         for key in ("b", HOME):
             if key == HOME:
                 screen.type(BACK)
@@ -411,10 +368,8 @@ def test_a_step_back_changes_nothing_of_what_is_known_and_is_shown_at_once() -> 
             # The oldest moment of the demo is one before the card was lost.
             shown = "REWIND(.|\n)*paused" if key == HOME else "REWIND(.|\n)*LOST(.|\n)*paused"
             screen.wait_for(shown)
-            screen.type(f"{BACK * 3}{END}")
-            screen.wait_gone("REWIND")
-        screen.type("q")
-        assert screen.wait_end() == 0
+            screen.press_away(f"{BACK * 3}{END}", "REWIND")
+        screen.quit()
 
 
 @pytest.mark.slow
@@ -423,8 +378,7 @@ def test_a_held_picture_stays_what_it_is_however_often_it_is_drawn() -> None:
         screen.wait_for(busy(11, 11))
         # Something to be seen in the graphs.
         screen.wait_for(r"[⠉⠒⠤⣀]{3}")
-        screen.type("p")
-        screen.wait_for("PAUSED")
+        screen.press("p", "PAUSED")
         # In the second that the newest column of the graphs tells of.
         for card in driver.cards:
             card.utilization_gpu = 95
@@ -436,3 +390,19 @@ def test_a_held_picture_stays_what_it_is_however_often_it_is_drawn() -> None:
         screen.wait_for(r"(?m)^ gpumon .{170,179}0\.1s$")
         screen.resize(200, 50)
         screen.wait(lambda it: it.text() == held, "the same picture")
+
+
+XID = Accident(NOON + 10.5, AccidentKind.ERROR_CODE, "GPU-0", 31, 41233, "python")
+
+
+def test_x_lists_accidents_and_enter_goes_to_their_moment(tmp_path: Path) -> None:
+    python = replace(process(41233, user="chen"), name="python", command=("python", "train.py"))
+    samples = [snapshot(NOON + at, processes=(python,) * (at < 11)) for at in range(60)]
+    told = [replace(each, accidents=(XID,) * (each.time > XID.time)) for each in samples]
+    log = write_log(tmp_path / "run.csv", zip(told, map(float, range(60)), strict=True))
+    command = [*GPUMON, "replay", "--paused", str(log)]
+    with Screen(command, dict(os.environ, TZ="UTC"), 100, 30) as screen:
+        screen.wait_for(r"41233 chen")
+        screen.press("x", r"▸ \d\d:\d\d 0 +XID 31 +41233 python of chen +41233 python.* ≥ 24\.0")
+        screen.wait_for(r"command: python train\.py")
+        screen.press("\r", r"\A[^\n]*:\d\d:10[^\n]*\n[\s\S]*41233 chen")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.demo import COARSE_DEMO
-from tests.screen import Screen
+from tests.e2e.demo import demo
 
 READY = r"\n q quit"
 ESCAPE, CONTROL_P = "\x1b", "\x10"
@@ -18,41 +17,27 @@ def pasted(text: str) -> str:
 
 @pytest.mark.slow
 def test_pasted_text_has_the_effect_of_typing_it() -> None:
-    with Screen(COARSE_DEMO, columns=120) as screen:
-        screen.wait_for(READY)
+    with demo(columns=120) as screen:
         # A colon follows no word: the last valid filter on the way there applies.
         for together in ("/foo:", pasted("/foo:"), "/" + pasted("foo:"), pasted("/foo:\nq")):
-            screen.type(together)
-            screen.wait_for(r'of 18 processes · /foo ─[\s\S]*\n /foo:[\s\S]*no term "foo"')
-            screen.type(ESCAPE)
-            screen.wait_for(rf"── 18 processes[\s\S]*{READY}")
-        screen.type("/")
-        screen.wait_for("Enter keep")
-        screen.type("fo" + pasted("o:") + "\x7f")
-        screen.wait_for(r"of 18 processes · /foo ─[\s\S]*\n /foo *\n")
-        screen.type(ESCAPE)
-        screen.wait_for(rf"── 18 processes[\s\S]*{READY}")
+            screen.press(together, r'of 18 processes · /foo ─[\s\S]*\n /foo:[\s\S]*no term "foo"')
+            screen.press(ESCAPE, rf"── 18 processes[\s\S]*{READY}")
+        screen.press("/", "Enter keep")
+        screen.press("fo" + pasted("o:") + "\x7f", r"of 18 processes · /foo ─[\s\S]*\n /foo *\n")
+        screen.press(ESCAPE, rf"── 18 processes[\s\S]*{READY}")
         for together in ("?sort by", pasted("?sort by"), "?" + pasted("sort by")):
-            screen.type(together)
-            screen.wait_for(r"\n *sort by *\n[\s\S]*Sort by PID")
-            screen.type(ESCAPE)
-            screen.wait_for("type to search")
-            screen.type(ESCAPE)
-            screen.wait_for(READY)
-        screen.type(CONTROL_P + pasted("rewind"))
-        screen.wait_for("🔎 *rewind")
-        screen.type(ESCAPE)
-        screen.wait_gone("🔎")
+            screen.press(together, r"\n *sort by *\n[\s\S]*Sort by PID")
+            screen.press(ESCAPE, "type to search")
+            screen.press(ESCAPE, READY)
+        screen.press(CONTROL_P + pasted("rewind"), "🔎 *rewind")
+        screen.press_away(ESCAPE, "🔎")
         screen.wait_for(READY)
         for together in ("@never\r", pasted("@never"), "@" + pasted("never") + "\r"):
-            screen.type(together)
-            screen.wait_for(r"│ *never *│")
+            screen.press(together, r"│ *never *│")
             if not together.endswith("\r"):
                 screen.type("\r")
             screen.wait_for("'never' is not a time")
-            screen.type(ESCAPE)
-            screen.wait_gone("is not a time")
+            screen.press_away(ESCAPE, "is not a time")
         # Where no input is open, a paste that opens none is no command.
         screen.type(pasted("q"))
-        screen.type("?")
-        screen.wait_for("type to search")
+        screen.press("?", "type to search")

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.scheduling.locks import Locks
+from tests.command import run_program
 from tests.driver import GIB, Driver, Owner, h100
-from tests.screen import PATIENCE, Screen
+from tests.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,13 +49,11 @@ def test_a_card_that_is_reserved_shows_by_whom_and_is_free_afterwards(
         wait_for_state(screen, 0, "free")
         reservation = locks.take([driver.cards[0].uuid], "python train.py")
         wait_for_state(screen, 0, "reserved by ")
-        screen.type("\t\r")
-        screen.wait_for(rf"gpumon run {os.getpid()}: python train\.py")
+        screen.press("\t\r", rf"gpumon run {os.getpid()}: python train\.py")
         screen.type("\x1b")
         reservation.close()
         wait_for_state(screen, 0, "free")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
     locks.close()
 
 
@@ -64,14 +62,8 @@ def test_one_sample_tells_of_reservations_too(driver: Driver, tmp_path: Path) ->
     locks = Locks(str(tmp_path / "locks"), os.environ)
     reservation = locks.take([driver.cards[0].uuid], "python train.py")
     table, told = (
-        subprocess.run(
-            [sys.executable, "-m", "gpumon", "snapshot", "--format", form],
-            env=driver.env(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=True,
+        run_program(
+            [sys.executable, "-m", "gpumon", "snapshot", "--format", form], driver.env(), check=True
         ).stdout
         for form in ("table", "json")
     )
@@ -86,19 +78,14 @@ def test_one_sample_tells_of_reservations_too(driver: Driver, tmp_path: Path) ->
 def test_the_screen_rings_when_a_card_is_free_that_somebody_waits_for(driver: Driver) -> None:
     with Screen(GPUMON, driver.env(), 140, 30) as screen:
         screen.wait_for("3999999")
-        screen.type("w")
-        screen.wait_for("choose a process first")
+        screen.press("w", "choose a process first")
         screen.type("\t")
-        screen.type("w")
-        screen.wait_for("GPU 0 is free")
-        screen.type("\x1b[B")
-        screen.wait_for("w notify if free")
-        screen.type("w")
-        screen.wait_for("will notify when GPU 1 is free")
+        screen.press("w", "GPU 0 is free")
+        screen.press("\x1b[B", "w notify if free")
+        screen.press("w", "will notify when GPU 1 is free")
         rung = screen.output.count(b"\x07")
         driver.cards[1].processes = []
         driver.cards[1].memory_used = 0
         screen.wait(lambda it: it.output.count(b"\x07") > rung, "the bell")
         screen.wait_for(r"GPU 1 \(H100[^)]*\) of \S+: free")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()

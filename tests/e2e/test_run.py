@@ -19,6 +19,7 @@ import pytest
 
 from gpumon.sampling.gpu_sampler import PATIENCE as LOOK_PATIENCE
 from gpumon.scheduling.locks import Locks
+from tests.command import run_program
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.lives import NEEDS_ALL_PIDS, needs
 from tests.recording.csv.command import wait_until
@@ -273,15 +274,7 @@ def test_a_signal_reaches_the_command(driver: Driver, tmp_path: Path, name: str)
 
 def test_what_is_ignored_before_is_ignored_in_the_command(driver: Driver) -> None:
     job = shlex.join([*RUN, *script("kill -HUP $$", "echo survived")])
-    done = subprocess.run(
-        ["sh", "-c", f"trap '' HUP; exec {job}"],
-        env=driver.env(),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = run_program(["sh", "-c", f"trap '' HUP; exec {job}"], driver.env())
     assert done.stdout == "survived\n"
 
 
@@ -318,19 +311,15 @@ def test_control_z_stops_both_and_fg_continues_both(driver: Driver) -> None:
     with shell(driver) as screen:
         screen.type("run -- sh -c 'stty -echo; read x; echo got-$x; read x; echo and-$x'\n")
         wait_until(lambda: not echoes(screen), "the job at the terminal")
-        screen.type("one\n")
-        screen.wait_for("got-one")
-        screen.type("\x1a")
-        screen.wait_for(r"Stopped")
+        screen.press("one\n", "got-one")
+        screen.press("\x1a", r"Stopped")
         wait_until(lambda: echoes(screen), "the shell's own mode")
         screen.type("fg\n")
         wait_until(lambda: not echoes(screen), "the job's mode again")
-        screen.type("two\n")
-        screen.wait_for("and-two")
+        screen.press("two\n", "and-two")
         screen.wait_for("exit status 0")
         wait_until(lambda: echoes(screen), "the shell's own mode")
-        screen.type("echo status $?\n")
-        screen.wait_for("status 0")
+        screen.press("echo status $?\n", "status 0")
 
 
 def echoes(screen: Screen) -> bool:
@@ -347,10 +336,8 @@ def test_control_c_ends_the_job_and_the_loop_around_it(driver: Driver, tmp_path:
         job = f"echo up > '{ready}'; exec sleep 60"
         screen.type(f"for i in 1 2; do run -- sh -c '{job}'; done\n")
         wait_for_file(ready)
-        screen.type("\x03")
-        screen.wait_for("killed by SIGINT")
-        screen.type("echo status $?\n")
-        screen.wait_for("status 130")
+        screen.press("\x03", "killed by SIGINT")
+        screen.press("echo status $?\n", "status 130")
         assert screen.text().count("killed by SIGINT") == 1
 
 
@@ -359,10 +346,8 @@ def test_a_job_in_the_background_asks_for_the_terminal_as_any_other(driver: Driv
     with shell(driver) as screen:
         screen.type("run -- sh -c 'read x; echo got-$x' &\n")
         wait_until(lambda: pressed(screen, "jobs\n", "Stopped"), "it is stopped")
-        screen.type("fg\n")
-        screen.wait_for(r"\$ fg\n.* -- sh ")
-        screen.type("it\n")
-        screen.wait_for("got-it")
+        screen.press("fg\n", r"\$ fg\n.* -- sh ")
+        screen.press("it\n", "got-it")
         screen.wait_for("exit status 0")
 
 
@@ -379,14 +364,12 @@ def test_in_a_pipeline_the_terminal_is_everybody_s(driver: Driver, tmp_path: Pat
         job = f"echo up > '{ready}'; exec sleep 60"
         screen.type(f"run -- sh -c '{job}' | cat\n")
         wait_for_file(ready)
-        screen.type("\x1a")
-        screen.wait_for("Stopped")
+        screen.press("\x1a", "Stopped")
         wait_until(lambda: screen.foreground() == screen.process.pid, "the shell's terminal")
         screen.type("fg\n")
         # The shell names the job before it gives it the terminal; until then Ctrl+C is its own.
         wait_until(lambda: screen.foreground() != screen.process.pid, "the job at the terminal")
-        screen.type("\x03")
-        screen.wait_for("killed by SIGINT")
+        screen.press("\x03", "killed by SIGINT")
 
 
 def test_a_mode_that_the_job_left_behind_is_undone(driver: Driver) -> None:
@@ -401,8 +384,7 @@ def test_where_nobody_could_continue_it_control_z_does_not_hold_it(driver: Drive
     with Screen(command, driver.env()) as screen:
         screen.wait_for("up")
         screen.type("\x1a")
-        screen.type("it\n")
-        screen.wait_for("got-it")
+        screen.press("it\n", "got-it")
         assert screen.wait_end() == 0
 
 
@@ -567,23 +549,6 @@ def test_what_cannot_be_logged_is_not_run(driver: Driver, tmp_path: Path) -> Non
     assert "cannot be written" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "there is no command to run: write it after --"),
-        (["--wait=soon", "--", "true"], "cannot read 'soon'"),
-        (["--wait=0", "--", "true"], "'0' is not a length of time"),
-        (["--mig", "-n", "2", "--", "true"], "CUDA gives a program only one MIG device"),
-        (["--demo", "--", "true"], "a simulated machine cannot run a command"),
-    ],
-)
-def test_a_bad_option_is_one_sentence(driver: Driver, arguments: list[str], words: str) -> None:
-    done = run(driver, *arguments)
-    assert done.returncode == 2
-    assert words in done.stderr
-    assert done.stderr.count("\n") == 1
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "why"),
@@ -659,15 +624,7 @@ def test_why_it_waits_is_said_once_where_no_line_can_be_rewritten(driver: Driver
     for card in driver.cards:
         card.fail("nvmlDeviceGetName", 999)
     env = {**driver.env(), "CUDA_VISIBLE_DEVICES": "0"}
-    done = subprocess.run(
-        [*RUN, "--wait=3s", "--", "true"],
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    done = run_program([*RUN, "--wait=3s", "--", "true"], env)
     assert done.returncode == 124
     waiting, gave_up = done.stderr.splitlines()
     assert waiting.startswith("gpumon: waiting for 1 GPU: CUDA_VISIBLE_DEVICES is set")

@@ -37,16 +37,14 @@ def test_the_screen_shows_what_clients_send(tmp_path: Path) -> None:
             with busy(server.address, SLOTS + 3):
                 # Whether it generates is not known before a request has ended.
                 screen.wait_for(rf"{row}{SLOTS} +3 +–")
-                screen.type("\x1b[B\x1b[B\r")
-                screen.wait_for(
+                screen.press(
+                    "\x1b[B\x1b[B\r",
                     rf"server +llama.cpp[\s\S]*model +\S+tiny.gguf[\s\S]*"
-                    rf"requests +{SLOTS} running, 3 waiting"
+                    rf"requests +{SLOTS} running, 3 waiting",
                 )
             screen.wait_for(r"requests +0 running, 0 waiting")
-            screen.type("\x1b")
-            screen.wait_for(rf"{row}0 +0 +")
-            screen.type("q")
-            assert screen.wait_end() == 0
+            screen.press("\x1b", rf"{row}0 +0 +")
+            screen.quit()
 
 
 @pytest.mark.slow

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
+from tests.command import GPUMON, run_program
 from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-GPUMON = [sys.executable, "-m", "gpumon"]
+    Started: TypeAlias = Callable[..., Screen]
+    from pathlib import Path
 
 
 @pytest.fixture
-def started(tmp_path: Path) -> Callable[..., Screen]:
+def started(tmp_path: Path) -> Started:
     """Starts gpumon with this in its file, these arguments and variables."""
 
     def start(text: str, *arguments: str, columns: int = 120, **variables: str) -> Screen:
@@ -40,7 +39,7 @@ def heading(screen: Screen) -> str:
     return next(line for line in screen.rows() if "COMMAND" in line)
 
 
-def test_interval_columns_and_order_are_those_of_the_file(started: Callable[..., Screen]) -> None:
+def test_interval_columns_and_order_are_those_of_the_file(started: Started) -> None:
     text = """
 interval = 7
 columns = ["user", "age", "memory_used"]
@@ -56,9 +55,7 @@ sort = {column = "age", descending = false}
         assert ages == sorted(ages, key=lambda age: ("mhd".index(age[-1]), int(age[:-1])))
 
 
-def test_the_command_line_goes_over_a_variable_and_that_over_the_file(
-    started: Callable[..., Screen],
-) -> None:
+def test_the_command_line_goes_over_a_variable_and_that_over_the_file(started: Started) -> None:
     text = 'interval = 7\ncolumns = ["age"]\nunits = {memory = "GB"}\n'
     variables = {"GPUMON_INTERVAL": "6", "GPUMON_COLUMNS": "user"}
     with started(text, "-n", "5", **variables) as screen:
@@ -67,7 +64,7 @@ def test_the_command_line_goes_over_a_variable_and_that_over_the_file(
         screen.wait_for("/85\\.5G")
 
 
-def test_thresholds_and_units_are_those_of_the_file(started: Callable[..., Screen]) -> None:
+def test_thresholds_and_units_are_those_of_the_file(started: Started) -> None:
     text = 'units = {memory = "GB", temperature = "F"}\n[thresholds]\nidle_after = "7d"\n'
     with started(text) as screen:
         # The past has been seen, and all cards are drawn.
@@ -78,14 +75,12 @@ def test_thresholds_and_units_are_those_of_the_file(started: Callable[..., Scree
         assert "79.6G" not in told
 
 
-def test_read_only_by_the_file_ends_nothing(started: Callable[..., Screen]) -> None:
+def test_read_only_by_the_file_ends_nothing(started: Started) -> None:
     with started("readonly = true\n") as screen:
         heading(screen)
-        screen.type("\x1b[B\x1b[B")
-        screen.wait_for("▸")
+        screen.press("\x1b[B\x1b[B", "▸")
         assert "end…" not in screen.text()
-        screen.type("k")
-        screen.wait_for("gpumon is read-only here: no signal is sent")
+        screen.press("k", "gpumon is read-only here: no signal is sent")
 
 
 KEYS = """
@@ -98,58 +93,42 @@ sort_before = "A"
 """
 
 
-def test_changed_keys_do_what_they_are_for(started: Callable[..., Screen]) -> None:
+def test_changed_keys_do_what_they_are_for(started: Started) -> None:
     with started(KEYS, columns=160) as screen:
         heading(screen)
         # What was a key is none, and letters are letters where one types.
-        screen.type("?z")
-        screen.wait_for("Enter keep")
+        screen.press("?z", "Enter keep")
         screen.type("hx")
         assert "Filter the processes" not in screen.wait_for("hx")
-        screen.type("\x1b")
-        screen.wait_for(r"18 processes[\s\S]*\n q quit")
+        screen.press("\x1b", r"18 processes[\s\S]*\n q quit")
         # The help page tells the changed keys.
-        screen.type("0")
-        screen.wait_for(r"F5 z +Filter the processes[\s\S]*\$ +End the process")
+        screen.press("0", r"F5 z +Filter the processes[\s\S]*\$ +End the process")
         screen.wait_gone(r"\n q quit")
-        screen.type("\x1b")
-        screen.wait_for(r"18 processes[\s\S]*\n q quit")
-        screen.type("\x1b[B\x1b[B")
-        screen.wait_for(r" 0 help .*\$ end….*F5 filter")
-        screen.type(",")
-        screen.wait_for("AGE▼")
-        screen.type("k$")
-        screen.wait_for("Send TERM")
-        screen.type("\x1b")
-        screen.wait_gone("Send TERM")
+        screen.press("\x1b", r"18 processes[\s\S]*\n q quit")
+        screen.press("\x1b[B\x1b[B", r" 0 help .*\$ end….*F5 filter")
+        screen.press(",", "AGE▼")
+        screen.press("k$", "Send TERM")
+        screen.press_away("\x1b", "Send TERM")
         # Pages go by them too.
         screen.wait_for("Enter details")
-        screen.type("\r")
-        screen.wait_for(r"Esc back.* \$ end….*s show secrets")
-        screen.type("k$")
-        screen.wait_for("Send TERM")
+        screen.press("\r", r"Esc back.* \$ end….*s show secrets")
+        screen.press("k$", "Send TERM")
 
 
 @pytest.mark.slow
-def test_a_click_on_the_footer_does_what_the_word_says_whatever_its_key(
-    started: Callable[..., Screen],
-) -> None:
+def test_a_click_on_the_footer_does_what_the_word_says_whatever_its_key(started: Started) -> None:
     with started('[keys]\nend = "t"\ntree = "k"\nfilter = "f5"\n', columns=160) as screen:
         heading(screen)
-        screen.type("\x1b[B\x1b[B")
-        screen.wait_for("t end…")
+        screen.press("\x1b[B\x1b[B", "t end…")
         for word, shown in (("filter", "Enter keep"), ("end…", "Send TERM")):
             screen.wait_for(rf"\b{word}[^\n]*\Z")
             screen.click(screen.rows()[-1].index(word) + 1, screen.lines - 1)
             screen.wait_for(shown)
-            screen.type("\x1b")
-            screen.wait_gone(shown)
+            screen.press_away("\x1b", shown)
 
 
 @pytest.mark.slow
-def test_sentences_and_footers_call_changed_keys_by_their_names(
-    started: Callable[..., Screen],
-) -> None:
+def test_sentences_and_footers_call_changed_keys_by_their_names(started: Started) -> None:
     text = """
 [keys]
 change_side = "f6"
@@ -164,16 +143,11 @@ chart_1m = "f12"
 """
     with started(text, columns=160) as screen:
         heading(screen)
-        screen.type("\r")
-        screen.wait_for("choose a process first: z ↓, or a GPU: F6")
-        screen.type("$")
-        screen.wait_for(r"paused; \$ resumes")
-        screen.type("$]")
-        screen.wait_for("this is now: F8 goes back in time")
-        screen.type("\x1b[19~")
-        screen.wait_for(r"\$ play.*F7 first")
-        screen.type("\x1b[F")
-        screen.wait_gone(r"\$ play")
+        screen.press("\r", "choose a process first: z ↓, or a GPU: F6")
+        screen.press("$", r"paused; \$ resumes")
+        screen.press("$]", "this is now: F8 goes back in time")
+        screen.press("\x1b[19~", r"\$ play.*F7 first")
+        screen.press_away("\x1b[F", r"\$ play")
         screen.type("\x1b[17~\r")
         # In a page the keys that scroll are always the same.
         screen.wait_for(r"F12 1m.*↑↓ scroll.*F11 copy CUDA_VISIBLE_DEVICES")
@@ -183,17 +157,13 @@ chart_1m = "f12"
         )
 
 
-def test_a_clash_of_keys_is_told_at_the_start_and_the_usual_key_stays(
-    started: Callable[..., Screen],
-) -> None:
+def test_a_clash_of_keys_is_told_at_the_start_and_the_usual_key_stays(started: Started) -> None:
     with started('[keys]\nmine = "t"\n', columns=160) as screen:
         screen.wait_for(
             'config.toml, line 2: keys.mine: t is already the key for "tree": give tree another one'
         )
-        screen.type("t")
-        screen.wait_for("├─")
-        screen.type("m")
-        screen.wait_for("only mine|mine ·|· ann")
+        screen.press("t", "├─")
+        screen.press("m", "only mine|mine ·|· ann")
 
 
 @pytest.mark.slow
@@ -205,14 +175,13 @@ def test_a_clash_of_keys_is_told_at_the_start_and_the_usual_key_stays(
     ],
 )
 def test_a_broken_file_is_told_on_screen_and_defaults_hold(
-    text: str, words: str, started: Callable[..., Screen]
+    text: str, words: str, started: Started
 ) -> None:
     with started(text) as screen:
         screen.wait_for(words)
         assert screen.rows()[0].rstrip().endswith(" 0.5s")
         screen.wait_for(r"◐ idle .*/79\.6G")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
 
 
 def test_a_broken_file_is_told_of_on_standard_error_by_commands(tmp_path: Path) -> None:
@@ -221,13 +190,13 @@ def test_a_broken_file_is_told_of_on_standard_error_by_commands(tmp_path: Path) 
     path.write_text("themee = 1\n", encoding="utf-8")
     env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "GPUMON_UNITS": "GB"}
     command = [*GPUMON, "snapshot", "--demo"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    done = run_program(command, env, check=True)
     assert done.stderr == (
         f"gpumon: {path}, line 1: unknown setting themee (did you mean theme?).\n"
     )
     assert "/85.5G" in done.stdout
     command += ["--format", "json"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    done = run_program(command, env, check=True)
     assert done.stderr == "", "no program's format depends on it"
 
 

@@ -54,11 +54,9 @@ def test_while_the_disk_hangs_the_screen_lives_says_so_and_ends_at_once(tmp_path
             "waiting for the seconds to pass",
         )
         screen.type("{n")
-        screen.type("?")
-        screen.wait_for("Ctrl\\+C")
+        screen.press("?", "Ctrl\\+C")
         screen.wait_gone(SILENCE.pattern)
-        screen.type("\x1b")
-        screen.wait_for(SILENCE.pattern)
+        screen.press("\x1b", SILENCE.pattern)
         began = time.monotonic()
         screen.type("q")
 

@@ -6,9 +6,9 @@ import pytest
 
 from tests.demo import COARSE_DEMO
 from tests.driver import Driver, h100
+from tests.e2e.demo import demo
 from tests.e2e.test_fleet import ALL, FLEET
 from tests.e2e.test_past import samples_of, screen_of
-from tests.e2e.test_terminal import READY
 from tests.screen import Screen
 
 DOWN, ESCAPE, TAB = "\x1b[B", "\x1b", "\t"
@@ -28,8 +28,7 @@ def ask(screen: Screen) -> None:
 
 
 def back(screen: Screen) -> None:
-    screen.type(ESCAPE)
-    screen.wait_gone("type to search")
+    screen.press_away(ESCAPE, "type to search")
 
 
 def hot(driver: Driver) -> None:
@@ -64,47 +63,39 @@ def test_a_gpu_under_the_cursor_is_explained_first(
         screen.wait_for(r"COMMAND[\s\S]*\n q quit")
         # The past of the demo, in which it has been stuck.
         screen.wait_for(r"stuck\?")
-        screen.type(TAB + DOWN * 5)
-        screen.wait_for(r"\n[▸>]5 H100 [\s\S]*\? why")
+        screen.press(TAB + DOWN * 5, r"\n[▸>]5 H100 [\s\S]*\? why")
         ask(screen)
         screen.wait_for(
             rf"{TOP}{sign} GPU 5: stuck[\s\S]*100 % busy at 17 % of its power limit[\s\S]*seen "
         )
         # The search finds its parts like everything else on the page.
-        screen.type("py-spy")
-        screen.wait_for(r"to do +See whether the job still writes output")
-        screen.type(ESCAPE)
-        screen.wait_for("type to search")
+        screen.press("py-spy", r"to do +See whether the job still writes output")
+        screen.press(ESCAPE, "type to search")
         back(screen)
         screen.wait_for(r"COMMAND[\s\S]*\n q quit")
 
 
 @pytest.mark.slow
 def test_a_process_and_the_pages_are_explained_and_without_a_cursor_the_keys_come_first() -> None:
-    with Screen(COARSE_DEMO) as screen:
-        screen.wait_for(READY)
+    with demo() as screen:
         screen.wait_for(r"idle ≥?3h3\dm")
         ask(screen)
         screen.wait_for(TOP + "Find ")
         back(screen)
-        screen.type("/20991\r")
-        screen.wait_for("▸ *3 +20991 ")
+        screen.press("/20991\r", "▸ *3 +20991 ")
         ask(screen)
         screen.wait_for(
             rf"{TOP}◐ process 20991: idle ≥?3h3\dm[\s\S]*a notebook that was left open"
             r"[\s\S]*\n\n +Find "
         )
         back(screen)
-        screen.type("\r")
-        screen.wait_for(r"process 20991[\s\S]*Esc back")
+        screen.press("\r", r"process 20991[\s\S]*Esc back")
         ask(screen)
         screen.wait_for(r"process 20991: idle[\s\S]*Keys on this page: process 20991")
         back(screen)
         screen.wait_for("Esc back")
-        screen.type(ESCAPE)
-        screen.wait_for("▸ *3 +20991 ")
-        screen.type(TAB + "\r")
-        screen.wait_for(r"GPU 3[\s\S]*Esc back +\? why")
+        screen.press(ESCAPE, "▸ *3 +20991 ")
+        screen.press(TAB + "\r", r"GPU 3[\s\S]*Esc back +\? why")
         ask(screen)
         screen.wait_for(rf"{TOP}◐ GPU 3: idle[\s\S]*{PARTS}[\s\S]*Keys on this page: GPU 3")
 
@@ -117,16 +108,13 @@ def test_a_past_moment_is_explained_as_it_was() -> None:
             screen.wait_for(r"hot: HW thermal")
             # Its clocks are read less often than it is sampled.
             wait_for_samples(screen, driver)
-            screen.type("[")
-            screen.wait_for(r"REWIND[\s\S]*hot: HW thermal")
+            screen.press("[", r"REWIND[\s\S]*hot: HW thermal")
             cool(screen, driver)
-            screen.type(TAB)
-            screen.wait_for(r"▸0")
+            screen.press(TAB, r"▸0")
             ask(screen)
             screen.wait_for(TOP + r"▲ GPU 0: hot[\s\S]*too hot \(90 °C\)[\s\S]*fans or filters")
             back(screen)
-            screen.type("\x1b[F")
-            screen.wait_gone("REWIND")
+            screen.press_away("\x1b[F", "REWIND")
             screen.wait_for(r"▸0[\s\S]*○ free[\s\S]*\? why")
             ask(screen)
             screen.wait_for(TOP + r"○ GPU 0: free[\s\S]*gpumon run")
@@ -138,11 +126,9 @@ def test_a_held_picture_is_explained_and_not_what_happened_since() -> None:
         hot(driver)
         with screen_of(driver, columns=100, lines=24) as screen:
             screen.wait_for(r"hot: HW thermal")
-            screen.type("p")
-            screen.wait_for("PAUSED")
+            screen.press("p", "PAUSED")
             cool(screen, driver)
-            screen.type(TAB)
-            screen.wait_for(r"▸0[\s\S]*\? why")
+            screen.press(TAB, r"▸0[\s\S]*\? why")
             ask(screen)
             screen.wait_for(TOP + r"▲ GPU 0: hot[\s\S]*too hot \(90 °C\)")
 
@@ -151,12 +137,10 @@ def test_a_held_picture_is_explained_and_not_what_happened_since() -> None:
 def test_the_worst_state_of_a_host_is_explained_in_the_list_of_hosts() -> None:
     with Screen(FLEET) as screen:
         screen.wait_for(ALL)
-        screen.type("E" + DOWN)
-        screen.wait_for(r"\n▸gpu-04 [\s\S]*\n q quit")
+        screen.press("E" + DOWN, r"\n▸gpu-04 [\s\S]*\n q quit")
         ask(screen)
         screen.wait_for(TOP + r"✖ gpu-04 GPU 6: LOST [\s\S]*Look for the XID[\s\S]*\n  Find ")
         back(screen)
-        screen.type(DOWN)
-        screen.wait_for(r"\n▸gpu-07 [\s\S]*\n q quit")
+        screen.press(DOWN, r"\n▸gpu-07 [\s\S]*\n q quit")
         ask(screen)
         screen.wait_for(TOP + r"gpu-07: down\n +no answer within 5 s[\s\S]*\n  Find ")

@@ -12,6 +12,7 @@ import pytest
 
 from gpumon.ui.view.timeline import SIGNS
 from tests.demo import COARSE_DEMO
+from tests.e2e.demo import READY, demo
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 GPUMON = [sys.executable, "-m", "gpumon"]
 DEMO = [*GPUMON, "--demo"]
-READY = r"GPU-MEM▼[\s\S]*ann [\s\S]*\n q quit"
-"""Frames are drawn from the top: with the footer a frame is whole."""
 CAN_SEND = r"(no children|\+ \d+ child)[\s\S]*Send TERM"
 """The button has its name before it can be pressed: while children are looked for it cannot."""
 
@@ -48,8 +47,7 @@ def test_the_demo_shows_every_card_and_says_that_it_is_a_demo() -> None:
         text = screen.text()
         assert "free" in text
         assert "LOST" in text
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
         assert left_clean(screen)
 
 
@@ -57,12 +55,9 @@ def test_a_demo_in_which_a_process_was_ended_leaves_no_file(tmp_path: Path) -> N
     places = {name: str(tmp_path) for name in ("TMPDIR", "XDG_STATE_HOME", "HOME")}
     with Screen(COARSE_DEMO, {**os.environ, **places}) as screen:
         screen.wait_for(READY)
-        screen.type("/58204\rk")
-        screen.wait_for(CAN_SEND)
-        screen.type("\x1b[C\r")
-        screen.wait_for("came back")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.press("/58204\rk", CAN_SEND)
+        screen.press("\x1b[C\r", "came back")
+        screen.quit()
         assert not [*tmp_path.rglob("*")]
 
 
@@ -81,8 +76,7 @@ def whole(screen: Screen) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_ends_it_and_leaves_the_terminal_as_it_was(number: signal.Signals) -> None:
-    with Screen(COARSE_DEMO) as screen:
-        screen.wait_for(READY)
+    with demo() as screen:
         screen.signal(number)
         assert screen.wait_end() == -number
         assert left_clean(screen)
@@ -113,14 +107,12 @@ def test_control_z_gives_the_terminal_back_and_going_on_takes_it_again(between: 
     with Screen([sys.executable, "-c", SHELL, *between, *COARSE_DEMO]) as screen:
         screen.wait_for(READY)
         for _ in range(2):
-            screen.type("\x1a")
-            screen.wait_for("the job has stopped")
+            screen.press("\x1a", "the job has stopped")
             assert left_clean(screen)
             screen.type("\n")
             screen.wait(lambda it: not left_clean(it), "waiting for the screen")
             screen.wait(whole, "waiting for the dashboard")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
         assert left_clean(screen)
 
 
@@ -129,28 +121,21 @@ def test_control_z_gives_the_terminal_back_and_going_on_takes_it_again(between: 
 def test_where_no_shell_could_continue_it_nothing_stops_it(between: list[str]) -> None:
     with Screen([*between, *COARSE_DEMO], lines=60 if not between else 24) as screen:
         screen.wait_for(READY)
-        screen.type("\x1a")
-        screen.wait_for("cannot be suspended: no shell here could continue it")
+        screen.press("\x1a", "cannot be suspended: no shell here could continue it")
         screen.signal(signal.SIGTSTP)
         if not between:
             nothing_offers_to_suspend_it(screen)
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
         assert left_clean(screen)
 
 
 def nothing_offers_to_suspend_it(screen: Screen) -> None:
-    screen.type("?")
-    text = screen.wait_for("Quit")
+    text = screen.press("?", "Quit")
     assert "Ctrl+Z" not in text
-    screen.type("q")
-    screen.wait_for(READY)
-    screen.type("\x10")
-    screen.wait_for("Search for commands")
-    screen.type("suspend gpumon")
-    screen.wait_for("No matches found")
-    screen.type("\x1b")
-    screen.wait_for(READY)
+    screen.press("q", READY)
+    screen.press("\x10", "Search for commands")
+    screen.press("suspend gpumon", "No matches found")
+    screen.press("\x1b", READY)
 
 
 def test_a_crash_restores_the_terminal_before_it_says_what_happened() -> None:
@@ -172,8 +157,7 @@ def test_a_crash_restores_the_terminal_before_it_says_what_happened() -> None:
 
 @pytest.mark.slow
 def test_a_terminal_that_takes_no_output_does_not_keep_it_alive() -> None:
-    with Screen([*COARSE_DEMO, "-n", "0.1"], columns=200, lines=50) as screen:
-        screen.wait_for(READY)
+    with demo("-n", "0.1", columns=200, lines=50) as screen:
         screen.hold()
         # Each of these asks for a whole repaint by Textual itself: the pty and all queues fill up,
         # and its event loop blocks.
@@ -188,8 +172,7 @@ def test_a_terminal_that_takes_no_output_does_not_keep_it_alive() -> None:
 
 @pytest.mark.slow
 def test_keys_on_a_terminal_that_takes_no_output_do_not_block_it() -> None:
-    with Screen([*COARSE_DEMO, "-n", "0.1"]) as screen:
-        screen.wait_for(READY)
+    with demo("-n", "0.1") as screen:
         screen.hold()
         for _ in range(100):
             screen.type("\x1b[BPMC")
@@ -211,34 +194,27 @@ def test_a_signal_in_the_moment_it_takes_the_terminal_gives_it_back(number: sign
 
 
 def test_a_picture_that_was_held_is_followed_by_the_present_and_not_by_the_next_sample() -> None:
-    with Screen([*COARSE_DEMO, "-n", "60"]) as screen:
-        screen.wait_for(READY)
-        screen.type("p")
-        screen.wait_for("PAUSED")
-        screen.type("p")
-        screen.wait_gone("PAUSED")
-        screen.type("?")
-        screen.wait_gone(" q quit")
+    with demo("-n", "60") as screen:
+        screen.press("p", "PAUSED")
+        screen.press_away("p", "PAUSED")
+        screen.press_away("?", " q quit")
         screen.type("q")
         screen.wait(whole, "waiting for the dashboard")
 
 
 def test_a_dropped_connection_ends_it() -> None:
-    with Screen(COARSE_DEMO) as screen:
-        screen.wait_for(READY)
+    with demo() as screen:
         screen.hang_up()
         assert screen.process.wait(PATIENCE) in (-signal.SIGHUP, 128 + signal.SIGHUP)
 
 
 def test_any_size_at_any_moment_shows_what_a_fresh_start_at_that_size_shows() -> None:
-    with Screen(COARSE_DEMO) as screen:
-        screen.wait_for(READY)
+    with demo() as screen:
         for columns, lines in ((200, 50), (1, 1), (60, 15), (30, 5), (300, 80), (2, 60), (80, 24)):
             screen.resize(columns, lines)
         screen.wait(whole, "waiting for the dashboard at its last size")
         screen.resize(100, 24)
-        screen.type("p")
-        held = screen.wait_for(r"\A.{70,}PAUSED(.|\n)* q quit.* g jobs")
+        held = screen.press("p", r"\A.{70,}PAUSED(.|\n)* q quit.* g jobs")
         # What a window cut off that was smaller for a moment is drawn again.
         for columns, lines in ((70, 24), (100, 12), (1, 1)) * 3:
             # Sooner than it looks, as a rule: it finds the size that it knows.
@@ -282,22 +258,17 @@ def test_a_terminal_too_small_for_the_dashboard_gets_a_short_honest_view() -> No
         ):
             screen.resize(columns, lines)
             screen.wait_for(view)
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
 
 
 def test_keys_for_a_table_that_is_not_there_do_nothing_but_say_why() -> None:
     with Screen(COARSE_DEMO, columns=40, lines=10) as screen:
         screen.wait_for(r"6 ✖ LOST")
         for key in "k/ ju":
-            screen.type(key)
-            screen.wait_for(r"too small for this: 60×15 at least")
-        screen.type("+")
-        screen.wait_for(r"a sample every 1s")
-        screen.type("l")
-        screen.wait_for(r"30s, 15m")
-        screen.type("\x1b")
-        screen.wait_gone(r"30s, 15m")
+            screen.press(key, r"too small for this: 60×15 at least")
+        screen.press("+", r"a sample every 1s")
+        screen.press("l", r"30s, 15m")
+        screen.press_away("\x1b", r"30s, 15m")
         screen.resize(100, 24)
         screen.wait(whole, "waiting for the dashboard, as it was")
         assert "▸" not in screen.text()
@@ -314,27 +285,19 @@ def test_a_key_for_a_process_says_what_helps_while_a_card_has_the_cursor() -> No
     )
     with Screen([sys.executable, "-c", lasting]) as screen:
         screen.wait_for(READY)
-        screen.type("\x1b[B\t")
-        screen.wait_for(r"\n▸0 H100")
-        screen.type("k")
-        screen.wait_for("the cursor is on a GPU, not on a process: Tab goes back")
-        screen.type("\x1b[B")
-        screen.wait_for(r"\n▸1 H100[\s\S]*\n q quit")
-        screen.type("\tk")
-        screen.wait_for("no children|children")
+        screen.press("\x1b[B\t", r"\n▸0 H100")
+        screen.press("k", "the cursor is on a GPU, not on a process: Tab goes back")
+        screen.press("\x1b[B", r"\n▸1 H100[\s\S]*\n q quit")
+        screen.press("\tk", "no children|children")
 
 
 def test_keys_and_clicks_sort_the_table_others_change_the_interval_and_control_c_quits() -> None:
     with Screen(COARSE_DEMO) as screen:
         text = screen.wait_for(READY)
-        screen.type("P")
-        screen.wait_for("PID▲")
-        screen.type("P")
-        screen.wait_for("PID▼")
-        screen.type(">")
-        screen.wait_for("USER▲")
-        screen.type("r")
-        screen.wait_for("USER▼")
+        screen.press("P", "PID▲")
+        screen.press("P", "PID▼")
+        screen.press(">", "USER▲")
+        screen.press("r", "USER▼")
         heading = next(y for y, line in enumerate(text.splitlines()) if "COMMAND" in line)
         screen.click(screen.rows()[heading].index("CPU%"), heading)
         screen.wait_for("CPU%▼")
@@ -347,12 +310,9 @@ def test_keys_and_clicks_sort_the_table_others_change_the_interval_and_control_c
             return shares == sorted(shares, reverse=True)
 
         screen.wait(descends, "waiting for the order")
-        screen.type("-")
-        screen.wait_for(r"0\.2s *$|0\.2s *\n")
-        screen.type("--")
-        screen.wait_for(r"0\.1s *\n")
-        screen.type("+++")
-        screen.wait_for(r" 1s *\n")
+        screen.press("-", r"0\.2s *$|0\.2s *\n")
+        screen.press("--", r"0\.1s *\n")
+        screen.press("+++", r" 1s *\n")
         screen.type("\x03")
         assert screen.wait_end() == 0
         assert left_clean(screen)
@@ -361,19 +321,15 @@ def test_keys_and_clicks_sort_the_table_others_change_the_interval_and_control_c
 def test_keys_and_clicks_sort_the_users_and_leave_the_processes_as_they_were() -> None:
     with Screen(COARSE_DEMO, columns=80) as screen:
         text = screen.wait_for(READY)
-        screen.type("uU")
-        screen.wait_for(r"USER▲[\s\S]*\n +ann[\s\S]*\n +bo")
-        screen.type("r")
-        screen.wait_for(r"USER▼[\s\S]*\n +svc-llm")
+        screen.press("uU", r"USER▲[\s\S]*\n +ann[\s\S]*\n +bo")
+        screen.press("r", r"USER▼[\s\S]*\n +svc-llm")
         screen.type(">")
         heading = screen.wait_for("PROCS▼").splitlines()
         y = next(y for y, line in enumerate(heading) if "PROCS▼" in line)
         screen.click(heading[y].index("SHARE"), y)
         screen.wait_for(r"SHARE▼")
-        screen.type("C")
-        screen.wait_for("CPU% is no column of users")
-        screen.type("u")
-        screen.wait_for(READY)
+        screen.press("C", "CPU% is no column of users")
+        screen.press("u", READY)
         # A click on a row selects it, and the wheel scrolls.
         lines = text.splitlines()
         heading_at = next(y for y, line in enumerate(lines) if "COMMAND" in line)
@@ -387,10 +343,8 @@ def test_keys_and_clicks_sort_the_users_and_leave_the_processes_as_they_were() -
 
 
 def test_the_cursor_stays_on_its_process_whatever_the_sort_does() -> None:
-    with Screen(COARSE_DEMO) as screen:
-        screen.wait_for(READY)
-        screen.type("\x1b[B\x1b[B")
-        text = screen.wait_for(r"▸.*erin")
+    with demo() as screen:
+        text = screen.press("\x1b[B\x1b[B", r"▸.*erin")
         assert text.count("▸") == 1
         for key, heading in (
             ("C", "CPU%▼"),
@@ -399,85 +353,60 @@ def test_the_cursor_stays_on_its_process_whatever_the_sort_does() -> None:
             ("r", "USER▼"),
             ("M", "GPU-MEM▼"),
         ):
-            screen.type(key)
-            screen.wait_for(rf"{heading}[\s\S]*▸ *2 +38470 erin")
-        screen.type("\x1b")
-        screen.wait_gone("▸")
+            screen.press(key, rf"{heading}[\s\S]*▸ *2 +38470 erin")
+        screen.press_away("\x1b", "▸")
 
 
 @pytest.mark.slow
 def test_a_filter_that_arrives_in_one_packet_loses_no_letter_and_keys_after_it_are_commands() -> (
     None
 ):
-    with Screen(COARSE_DEMO) as screen:
-        screen.wait_for(READY)
+    with demo() as screen:
         for keys in ("/dara", "j/dara", "/dor\x7f\x7fara", "/xx\x15dara"):
-            screen.type(keys)
-            screen.wait_for(r"\d of 18 processes · /dara ")
+            screen.press(keys, r"\d of 18 processes · /dara ")
             screen.wait_for(r"\n / *dara *\n")
-            screen.type("\x1b")
-            screen.wait_for(rf"── 18 processes[\s\S]*{READY}")
-        screen.type("/")
-        screen.wait_for("Enter keep")
-        screen.type("dara/2\x7f\x7f\rP\x1b[B")
-        screen.wait_for(r"PID▲[\s\S]*\n[^▸\n]* dara .*\n▸.* dara ")
-        screen.type("/ bo\r/\x15bo\rr")
-        screen.wait_for(r"of 18 processes · /bo [\s\S]*PID▼")
+            screen.press("\x1b", rf"── 18 processes[\s\S]*{READY}")
+        screen.press("/", "Enter keep")
+        screen.press("dara/2\x7f\x7f\rP\x1b[B", r"PID▲[\s\S]*\n[^▸\n]* dara .*\n▸.* dara ")
+        screen.press("/ bo\r/\x15bo\rr", r"of 18 processes · /bo [\s\S]*PID▼")
 
 
 @pytest.mark.slow
 def test_a_long_text_in_the_filter_line_is_cut_off_and_keys_stay_alive() -> None:
-    with Screen(COARSE_DEMO) as screen:
-        screen.wait_for(READY)
+    with demo() as screen:
         # More than the terminal's own queue holds, typed or pasted.
         for paste in ("a" * 5_000, "\x1b[200~" + "a" * 30_000 + "\x1b[201~"):
-            screen.type("/")
-            screen.wait_for("Enter keep")
-            screen.type(paste)
-            screen.wait_for("a filter has fewer than 1000 characters")
-            screen.type("\x15dara\r")
-            screen.wait_for(r"of 18 processes · /dara ")
+            screen.press("/", "Enter keep")
+            screen.press(paste, "a filter has fewer than 1000 characters")
+            screen.press("\x15dara\r", r"of 18 processes · /dara ")
             screen.wait_gone("Enter keep")
-            screen.type("\x1b")
-            screen.wait_for(r"── 18 processes")
+            screen.press("\x1b", r"── 18 processes")
 
 
 @pytest.mark.slow
 def test_pause_holds_the_picture_and_after_it_and_other_screens_the_dashboard_is_whole() -> None:
-    with Screen([*COARSE_DEMO, "-n", "0.1"]) as screen:
-        screen.wait_for(READY)
+    with demo("-n", "0.1") as screen:
         screen.type("p")
         held = screen.wait_for(r"PAUSED[\s\S]*paused; p resumes").splitlines()[1:-1]
-        screen.type("o")
-        screen.wait_for("self ")
+        screen.press("o", "self ")
         assert screen.text().splitlines()[1:-1] == held
-        screen.type("p")
-        screen.wait_gone("PAUSED")
+        screen.press_away("p", "PAUSED")
         screen.type("o")
         screen.wait(whole, "waiting for the dashboard after the pause")
-        screen.type("?")
-        screen.wait_gone(" q quit")
+        screen.press_away("?", " q quit")
         screen.type("q")
         screen.wait(whole, "waiting for the dashboard after the help")
-        screen.type("\x10")
-        screen.wait_for("Search for commands")
-        screen.type("\x1b")
-        screen.wait_gone("Search for commands")
+        screen.press("\x10", "Search for commands")
+        screen.press_away("\x1b", "Search for commands")
         screen.wait(whole, "waiting for the dashboard after the palette")
 
 
 @pytest.mark.slow
 def test_the_help_page_names_every_key_sign_and_metric() -> None:
-    with Screen(COARSE_DEMO, columns=110, lines=340) as screen:
-        screen.wait_for(READY)
+    with demo(columns=110, lines=340) as screen:
         screen.type("?")
         for word in (
-            "Pause; in the past",
-            "Sort by GPU-MEM",
-            "Quit",
-            "itself",
-            "✖",
-            "PCIe receive",
+            *("Pause; in the past", "Sort by GPU-MEM", "Quit", "itself", "✖", "PCIe receive"),
         ):
             screen.wait_for(word)
         screen.wait_for("SM occupancy")
@@ -486,55 +415,35 @@ def test_the_help_page_names_every_key_sign_and_metric() -> None:
         for glyph, about in SIGNS:
             assert re.search(rf"^ *{re.escape(glyph)} +{about}", text, re.MULTILINE)
         for word in (
-            "REWIND",
-            "REPLAY",
-            "PAUSED",
-            "DEMO",
-            "unattributed",
-            "GPU-HOURS",
-            "a log is being",
+            *("REWIND", "REPLAY", "PAUSED", "DEMO", "unattributed", "GPU-HOURS", "a log is being"),
         ):
             assert word in text
-        screen.type("\x1b")
-        screen.wait_for(READY)
+        screen.press("\x1b", READY)
 
 
 @pytest.mark.slow
 def test_help_from_a_page_explains_the_keys_of_that_page_first() -> None:
-    with Screen([*COARSE_DEMO, "--readonly"], columns=120, lines=100) as screen:
-        screen.wait_for(READY)
-        screen.type("\x1b[B\r")
-        screen.wait_for("Esc back")
-        screen.type("?")
-        text = screen.wait_for(r"Keys on this page: process 51022[\s\S]*Keys on the dashboard")
+    with demo("--readonly", columns=120, lines=100) as screen:
+        screen.press("\x1b[B\r", "Esc back")
+        text = screen.press("?", r"Keys on this page: process 51022[\s\S]*Keys on the dashboard")
         here = text.partition("Keys on the dashboard")[0]
         assert "Show what looks like secrets" in here
         # It was started with --readonly.
         assert "End the process" not in here
-        screen.type("q")
-        screen.wait_for(r"Esc back .* y copy")
+        screen.press("q", r"Esc back .* y copy")
 
 
 @pytest.mark.slow
 def test_every_key_of_the_dashboard_is_found_by_its_name() -> None:
-    with Screen(COARSE_DEMO) as screen:
-        screen.wait_for(READY)
-        screen.type("\x10")
-        screen.wait_for("Search for commands")
-        screen.type("users and")
-        screen.wait_for("Users and their totals")
-        screen.type("\r")
-        screen.wait_for("GPU-HOURS since")
-        screen.type("\x10")
-        screen.wait_for("Search for commands")
-        screen.type("longer inter")
-        screen.wait_for(r"Longer interval[\s\S]*key \+")
-        screen.type("\r")
-        screen.wait_for("a sample every 1s")
-        screen.type("\x10")
-        screen.wait_for("Search for commands")
-        screen.type("quit")
-        screen.wait_for(r"Quit\n +key q")
+    with demo() as screen:
+        screen.press("\x10", "Search for commands")
+        screen.press("users and", "Users and their totals")
+        screen.press("\r", "GPU-HOURS since")
+        screen.press("\x10", "Search for commands")
+        screen.press("longer inter", r"Longer interval[\s\S]*key \+")
+        screen.press("\r", "a sample every 1s")
+        screen.press("\x10", "Search for commands")
+        screen.press("quit", r"Quit\n +key q")
         screen.type("\r")
         assert screen.wait_end() == 0
 
@@ -545,8 +454,7 @@ def test_the_screen_appears_where_standard_error_is_not_the_terminal(elsewhere: 
     shell = f"{sys.executable} -m tests.demo {elsewhere}"
     with Screen(["sh", "-c", shell]) as screen:
         screen.wait_for(READY)
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
 
 
 def test_an_exported_size_does_not_stand_in_for_the_terminals_own() -> None:
@@ -555,20 +463,12 @@ def test_an_exported_size_does_not_stand_in_for_the_terminals_own() -> None:
         screen.wait(lambda it: it.rows()[29].startswith(" q quit"), "waiting for the footer")
 
 
-def test_a_dumb_terminal_is_told_what_to_use() -> None:
-    with Screen(COARSE_DEMO, term="dumb") as screen:
-        assert screen.wait_end() == 1
-        assert "gpumon snapshot" in screen.text()
-
-
 def assert_keys_are_read(program: str) -> None:
     """The demo that this program runs moves its cursor and ends by a key."""
     with Screen([sys.executable, "-c", program]) as screen:
         screen.wait_for(READY)
-        screen.type("\x1b[B")
-        screen.wait_for(r"▸")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.press("\x1b[B", r"▸")
+        screen.quit()
         assert left_clean(screen)
 
 

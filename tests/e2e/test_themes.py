@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.config.themes import ThemeLibrary
+from tests.command import GPUMON, run_program
 from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
-GPUMON = [sys.executable, "-m", "gpumon"]
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
+
 READY = " 7 H100"
 MINE = 'base = "gpumon"\n[dashboard]\nheader = "{}"\n'
 
@@ -35,13 +37,7 @@ class Person:
         return Screen([*COARSE_DEMO, *arguments], {**self.env, **more})
 
     def theme(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*GPUMON, "theme", *arguments],
-            env=self.env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        return run_program([*GPUMON, "theme", *arguments], self.env)
 
 
 @pytest.fixture
@@ -63,20 +59,16 @@ def test_a_theme_is_chosen_by_looking_and_remembered(person: Person) -> None:
     with person.start() as screen:
         screen.wait_for(READY)
         wait_for_header(screen, header_of("gpumon"))
-        screen.type("T")
-        screen.wait_for("Esc cancel")
+        screen.press("T", "Esc cancel")
         screen.type("\x1b[B")
         wait_for_header(screen, header_of("amber"))
-        screen.type("\x1b")
-        screen.wait_gone("Esc cancel")
+        screen.press_away("\x1b", "Esc cancel")
         wait_for_header(screen, header_of("gpumon"))
         assert not person.memory.exists()
         screen.type("T\x1b[B")
         wait_for_header(screen, header_of("amber"))
-        screen.type("\r")
-        screen.wait_gone("Esc cancel")
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.press_away("\r", "Esc cancel")
+        screen.quit()
     assert person.memory.read_text() == "amber\n"
     with person.start() as screen:
         screen.wait_for(READY)
@@ -91,16 +83,12 @@ def test_a_theme_is_chosen_by_looking_and_remembered(person: Person) -> None:
 def test_every_screen_beneath_takes_the_theme(person: Person) -> None:
     with person.start() as screen:
         screen.wait_for(READY)
-        screen.type("\t\r")
-        screen.wait_gone(READY)
-        screen.type("T\x1b[B")
-        screen.wait_for("Esc cancel")
+        screen.press_away("\t\r", READY)
+        screen.press("T\x1b[B", "Esc cancel")
         wait_for_header(screen, header_of("amber"))
-        screen.type("\r")
-        screen.wait_gone("Esc cancel")
+        screen.press_away("\r", "Esc cancel")
         wait_for_header(screen, header_of("amber"))
-        screen.type("\x1b")
-        screen.wait_for(READY)
+        screen.press("\x1b", READY)
         wait_for_header(screen, header_of("amber"))
 
 
@@ -129,14 +117,11 @@ def test_a_theme_that_cannot_be_used_is_told_and_the_default_taken(person: Perso
         screen.wait_for("dashboard.memry")
     with person.start() as screen:
         screen.wait_for(READY)
-        screen.type("T")
-        screen.wait_for("mine +yours")
+        screen.press("T", "mine +yours")
         # It stands first; the default, under the cursor, is next.
-        screen.type("\x1b[A")
-        screen.wait_for("dashboard.memry")
+        screen.press("\x1b[A", "dashboard.memry")
         wait_for_header(screen, header_of("gpumon"))
-        screen.type("\r\x1b[B")
-        screen.wait_gone("dashboard.memry")
+        screen.press_away("\r\x1b[B", "dashboard.memry")
         screen.type("\x1b[B")
         wait_for_header(screen, header_of("amber"))
 
@@ -209,22 +194,3 @@ def test_a_check_says_all_that_is_wrong_by_its_status_too(person: Person) -> Non
     assert (done.returncode, done.stdout, done.stderr) == (0, said, "")
     assert person.theme("check", str(path.parent / "gone.toml")).returncode == 2
     assert person.theme("check", str(path.parent)).returncode == 2
-
-
-def test_a_full_disk_is_a_sentence_and_a_closed_pipe_nothing(person: Person) -> None:
-    command, env = [*GPUMON, "theme", "list"], person.env
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            command, env=env, stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
-    assert (done.returncode, done.stderr) == (
-        1,
-        "gpumon: cannot write to standard output: No space left on device.\n",
-    )
-    reader, writer = os.pipe()
-    os.close(reader)
-    done = subprocess.run(
-        command, env=env, stdout=writer, stderr=subprocess.PIPE, text=True, check=False
-    )
-    os.close(writer)
-    assert (done.returncode, done.stderr) == (0, "")

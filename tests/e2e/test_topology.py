@@ -23,17 +23,13 @@ ROW = r"GPU 0 +X +NV18 [\s\S]*NV# +NVLink"
 def test_the_key_opens_the_matrix_and_the_past_has_none() -> None:
     with Driver([h100(), h100()]) as driver, screen_with_driver(driver) as screen:
         screen.wait_for(r"GPU[\s\S]*q quit")
-        screen.type("i")
-        screen.wait_for(ROW)
+        screen.press("i", ROW)
         # A GPU that is added is on the page soon.
         driver.add_card(h100())
         screen.wait_for(r"GPU 2 +NV18 +NV18 +X")
-        screen.type(ESCAPE)
-        screen.wait_gone("NVLink")
-        screen.type("[")
-        screen.wait_for("REWIND")
-        screen.type("i")
-        screen.wait_for(r"The topology is not recorded\. Go back to now to see it\.")
+        screen.press_away(ESCAPE, "NVLink")
+        screen.press("[", "REWIND")
+        screen.press("i", r"The topology is not recorded\. Go back to now to see it\.")
 
 
 @pytest.mark.slow
@@ -41,14 +37,11 @@ def test_a_driver_that_hangs_shows_the_bus_and_does_not_hold_the_page() -> None:
     with Driver([h100(), h100()]) as driver, screen_with_driver(driver) as screen:
         screen.wait_for(r"GPU[\s\S]*q quit")
         driver.cards[0].hang("nvmlDeviceGetP2PStatus")
-        screen.type("i")
-        screen.wait_for("reading …")
+        screen.press("i", "reading …")
         screen.wait_for(r"GPU 0 +X +– ")
-        screen.type(ESCAPE)
-        screen.wait_for("q quit")
+        screen.press(ESCAPE, "q quit")
         driver.cards[0].release()
-        screen.type("q")
-        assert screen.wait_end() == 0
+        screen.quit()
 
 
 @pytest.mark.slow
@@ -56,17 +49,13 @@ def test_a_driver_that_hangs_shows_the_bus_and_does_not_hold_the_page() -> None:
 def test_the_demo_fits(size: tuple[int, int]) -> None:
     with Screen([*COARSE_DEMO], dict(os.environ), *size) as screen:
         screen.wait_for("q quit")
-        screen.type("i")
-        screen.wait_for(r"GPU 7 [\s\S]*mlx5_1[\s\S]*NUMA 1[\s\S]*SYS +between")
+        screen.press("i", r"GPU 7 [\s\S]*mlx5_1[\s\S]*NUMA 1[\s\S]*SYS +between")
 
 
 def test_only_the_host_itself_shows_its_topology(tmp_path: Path) -> None:
     env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
     with Screen([*COARSE_DEMO, "--hosts", "ada-01,ada-02"], env, 100, 24) as screen:
         screen.wait_for(r"HOST[\s\S]*ada-02")
-        screen.type(DOWN)
-        screen.wait_for("▸")
-        screen.type("\r")
-        screen.wait_for(r"COMMAND[\s\S]*q ")
-        screen.type("i")
-        screen.wait_for("ssh ada-0[12] gpumon topo")
+        screen.press(DOWN, "▸")
+        screen.press("\r", r"COMMAND[\s\S]*q ")
+        screen.press("i", "ssh ada-0[12] gpumon topo")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from contextlib import contextmanager
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.command import GPUMON
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.screen import PATIENCE, Screen
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-GPUMON = [sys.executable, "-m", "gpumon"]
 RIGHT, DOWN = "\x1b[C", "\x1b[B"
 CONFIRM = f"{RIGHT}{RIGHT}\r"
 IGNORED = "Keys typed before this was shown are ignored"
@@ -61,8 +60,7 @@ def gpumon(
         env = {**driver.env(), "XDG_STATE_HOME": str(tmp_path)}
         with terminal(GPUMON, env, 100, 34) as screen:
             screen.wait_for(str(process.pid))
-            screen.type(DOWN)
-            screen.wait_for("▸")
+            screen.press(DOWN, "▸")
             yield screen, process
 
 
@@ -73,10 +71,8 @@ def confirm(screen: Screen, process: subprocess.Popen[bytes]) -> None:
     # Typing that has not paused goes on being ignored.
     time.sleep(0.5)
     assert process.poll() is None
-    screen.type(RIGHT)
-    screen.wait_gone(IGNORED)
-    screen.type("\r")
-    screen.wait_for("1 of 1 ended")
+    screen.press_away(RIGHT, IGNORED)
+    screen.press("\r", "1 of 1 ended")
     assert process.wait(PATIENCE) == -15
 
 
@@ -92,31 +88,25 @@ PACKETS = {
 @pytest.mark.parametrize("packet", PACKETS)
 def test_keys_that_come_with_that_of_the_dialog_do_not_confirm(packet: str, tmp_path: Path) -> None:
     with gpumon(tmp_path) as (screen, process):
-        screen.type(PACKETS[packet])
-        screen.wait_for(IGNORED)
+        screen.press(PACKETS[packet], IGNORED)
         confirm(screen, process)
 
 
 def test_keys_that_come_with_that_of_the_palette_do_not_confirm(tmp_path: Path) -> None:
     with gpumon(tmp_path) as (screen, process):
-        screen.type("\x10")
-        screen.wait_for("Search for commands")
-        screen.type("End the process")
-        screen.wait_for(r"End the process[\s\S]*key k")
+        screen.press("\x10", "Search for commands")
+        screen.press("End the process", r"End the process[\s\S]*key k")
         screen.type(f"\r{CONFIRM}")
         confirm(screen, process)
 
 
 def test_a_click_that_comes_with_the_key_of_the_dialog_does_not_confirm(tmp_path: Path) -> None:
     with gpumon(tmp_path) as (screen, process):
-        screen.type("k")
-        screen.wait_for(r"no children[\s\S]*Send TERM")
+        screen.press("k", r"no children[\s\S]*Send TERM")
         y, row = next((y, row) for y, row in enumerate(screen.rows()) if "Send TERM" in row)
         at = f"{row.index('Send TERM') + 2};{y + 1}"
-        screen.type("\x1b")
-        screen.wait_gone("Send TERM")
-        screen.type(f"k\x1b[<0;{at}M\x1b[<0;{at}m")
-        screen.wait_for(IGNORED)
+        screen.press_away("\x1b", "Send TERM")
+        screen.press(f"k\x1b[<0;{at}M\x1b[<0;{at}m", IGNORED)
         confirm(screen, process)
 
 
@@ -134,8 +124,7 @@ def test_keys_before_the_terminal_has_shown_the_dialog_do_not_confirm(
     with gpumon(tmp_path, ReplyingTerminal) as (screen, process):
         assert isinstance(screen, ReplyingTerminal)
         screen.mute()
-        screen.type("k")
-        screen.wait_for(r"no children[\s\S]*Send TERM")
+        screen.press("k", r"no children[\s\S]*Send TERM")
         slowly(screen, seconds)
         screen.unmute()
         screen.wait_for(IGNORED)
@@ -163,8 +152,7 @@ def test_keys_before_the_terminal_has_shown_the_resized_dialog_do_not_confirm(
 ) -> None:
     with gpumon(tmp_path, ReplyingTerminal) as (screen, process):
         assert isinstance(screen, ReplyingTerminal)
-        screen.type("k")
-        screen.wait_for(r"no children[\s\S]*▌ SIGTERM [\s\S]*Send TERM")
+        screen.press("k", r"no children[\s\S]*▌ SIGTERM [\s\S]*Send TERM")
         screen.mute()
         screen.resize(62, 16)
         screen.wait_for(r"no children[\s\S]*▌ TERM [\s\S]*Send TERM")

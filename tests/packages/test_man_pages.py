@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 
 import pytest
 
 from gpumon.cli.commands import COMMANDS
+from tests.command import run_program
 from tests.lives import needs
 from tests.packages.man_pages import FOLDER, pages
 
@@ -30,9 +30,7 @@ def test_every_command_has_a_page() -> None:
 @needs("mandoc")
 @pytest.mark.parametrize("page", PAGES)
 def test_mandoc_finds_nothing_to_better(page: str) -> None:
-    done = subprocess.run(
-        ["mandoc", "-T", "lint", FOLDER / page], capture_output=True, text=True, check=False
-    )
+    done = run_program(["mandoc", "-T", "lint", FOLDER / page])
     assert (done.stdout, done.stderr) == ("", "")
 
 
@@ -40,11 +38,8 @@ def test_mandoc_finds_nothing_to_better(page: str) -> None:
 @needs("groff")
 @pytest.mark.parametrize("page", PAGES)
 def test_groff_warns_of_nothing_and_no_line_is_cut(page: str) -> None:
-    shown = subprocess.run(
-        ["groff", "-ww", "-man", "-Tutf8", "-P-c", f"-rLL={COLUMNS}n", FOLDER / page],
-        capture_output=True,
-        text=True,
-        check=True,
+    shown = run_program(
+        ["groff", "-ww", "-man", "-Tutf8", "-P-c", f"-rLL={COLUMNS}n", FOLDER / page], check=True
     )
     assert shown.stderr == ""
     # What is bold or underlined is written over itself.
@@ -55,11 +50,8 @@ def test_groff_warns_of_nothing_and_no_line_is_cut(page: str) -> None:
 
 @needs("groff")
 def test_what_looks_like_a_request_of_roff_is_shown() -> None:
-    shown = subprocess.run(
-        ["groff", "-man", "-Tutf8", "-P-c", f"-rLL={COLUMNS}n", FOLDER / "gpumon.1"],
-        capture_output=True,
-        text=True,
-        check=True,
+    shown = run_program(
+        ["groff", "-man", "-Tutf8", "-P-c", f"-rLL={COLUMNS}n", FOLDER / "gpumon.1"], check=True
     ).stdout
     text = " ".join(re.sub(".\b", "", shown).split())
     assert "such as 'user:ann mem>10G !idle>1h'; the help page" in text

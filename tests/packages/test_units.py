@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from gpumon.cli.parser import make_parser
+from tests.command import run_program
 from tests.lives import needs
 
 FOLDER = Path(__file__).parents[2] / "packages" / "systemd"
@@ -25,12 +25,7 @@ def text(unit: str) -> str:
 def test_systemd_accepts_it(unit: str, tmp_path: Path) -> None:
     path = tmp_path / unit
     path.write_text(text(unit).replace(PROGRAM, "/bin/sh"))
-    done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", path],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_program(["systemd-analyze", "verify", "--man=no", path])
     assert [line for line in done.stderr.splitlines() if unit in line] == []
     assert done.returncode == 0, done.stderr
 

@@ -57,14 +57,6 @@ def test_users_and_processes_look_as_they_did(
     assert picture(demo_hosts(16), *size, show_list(VIEW, listing)) == snapshot
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("listing", FleetListing)
-@pytest.mark.parametrize("width", [1, 2, 7, 19, 33, 47, 61, 64, 79, 126, 130, 199, 301])
-def test_every_row_has_its_width(width: int, listing: FleetListing) -> None:
-    for height in (5, 13, 60):
-        picture(demo_hosts(100), width, height, show_list(VIEW, listing))
-
-
 def test_in_ascii_a_cell_tells_what_it_tells_in_unicode() -> None:
     text = picture(demo_hosts(16), 100, 24)
     plain = substitute(text)
@@ -109,19 +101,6 @@ def test_a_host_with_nvidia_smi_alone_says_that_it_is_less() -> None:
 def test_old_data_of_a_live_host_show_their_age() -> None:
     assert "42s" not in line_of(host(host_state("a")))
     assert "42s" in line_of(host(host_state("a", received_at=NOON - 41)))
-
-
-def test_nothing_that_a_host_sends_reaches_the_terminal() -> None:
-    one = process(7, memory_used=GIB, user=HOSTILE)
-    named = msgspec.structs.replace(one, name=HOSTILE, command=(HOSTILE, "x\ny"))
-    state = host_state(f"gpu{HOSTILE}", gpu(name=HOSTILE), processes=(named,))
-    down = msgspec.structs.replace(state, status=HostStatus.DOWN, sentence=HOSTILE)
-    for listing in FleetListing:
-        for made in (host(state), host(state, down)):
-            for key in (made.name, HOSTILE, (made.name, named.id)):
-                view = msgspec.structs.replace(show_list(VIEW, listing), cursor=key)
-                text = picture((made,), 120, 10, view)
-                assert text.replace("\n", "").isprintable()
 
 
 def test_empty_lists_say_what_to_do() -> None:

@@ -404,10 +404,6 @@ async def test_details_of_an_invisible_process_are_not_read() -> None:
         assert app.clipboard == ""
 
 
-def top_line(app: App[Any]) -> str:
-    return text(app).splitlines()[1].strip()
-
-
 async def test_the_page_scrolls_from_end_to_end_and_no_further() -> None:
     async with opened((100, 24)) as (app, pilot):
         app.push_screen(process_page(app, history_of(ANN), Told(looked(*("x",) * 50))))

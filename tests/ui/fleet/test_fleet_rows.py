@@ -28,7 +28,6 @@ pytestmark = pytest.mark.usefixtures("utc")
 VIEW = FleetView(interval=1.0)
 PICTURED = [(200, 50), (100, 24)]
 SIZES = [(200, 50), (140, 40), (100, 24), (80, 24), (60, 15), (40, 10), (20, 5)]
-HOSTILE = "\x1b[2Jroot\x07\u202e\ufeff"
 
 
 def all_rows(parts: FleetParts) -> list[Row]:

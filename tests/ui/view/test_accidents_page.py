@@ -11,13 +11,6 @@ from gpumon.ui.view.accidents_page import accident_rows
 from tests.build import NOON, gpu, process, snapshot
 from tests.ui.view.drawing import lines_of
 
-HOSTILE = Accident(
-    *(NOON, AccidentKind.OUT_OF_MEMORY, None, None, 9),
-    process_name="a\x1b[2J[red]",
-    text="x\x1b]0;y\x07" * 30,
-    cgroup="/a\u202eb",
-    memory=2**37,
-)
 XID = Accident(NOON, AccidentKind.ERROR_CODE, "GPU-0", 31, 100, "python")
 JOINED = report_of(
     XID,

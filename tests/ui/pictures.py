@@ -48,7 +48,7 @@ from gpumon.ui.view.user_table import USER_COLUMNS
 from tests.build import GIB, NOON, gpu, process, recording_of, snapshot
 from tests.hosts import demo_hosts
 from tests.ui.key_pictures import dashboard_keys, fleet_keys
-from tests.ui.view.test_dashboard_rows import demo, of_cards
+from tests.ui.view.drawing import demo, of_gpus
 from tests.ui.written_pictures import plain_pictures, theme_pictures
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _mig() -> Snapshot:
 def _machines() -> dict[str, tuple[Snapshot, History]]:
     mig, history = _mig(), History(conditions())
     history.add(mig)
-    found = {f"{count} GPUs": (of_cards(count), demo()[1]) for count in (1, 8, 16)}
+    found = {f"{count} GPUs": (of_gpus(count), demo()[1]) for count in (1, 8, 16)}
     return {**found, "MIG": (mig, history)}
 
 

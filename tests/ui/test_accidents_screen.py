@@ -14,7 +14,8 @@ from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.recording import Event, RecordingError
 from gpumon.ui.screens.accidents import AccidentsScreen
 from tests.build import NOON, gpu, process, snapshot
-from tests.ui.test_pages import history_of, opened, shown, text, until, workspace_of
+from tests.ui.test_pages import history_of, opened, workspace_of
+from tests.ui.waiting import shown, text, until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

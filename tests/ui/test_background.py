@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
-from typing import TYPE_CHECKING
 
 import pytest
 from textual.app import App
 
 from gpumon.ui.background import run_in_thread
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from textual.pilot import Pilot
-
-
-async def until(pilot: Pilot[int], holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, what
-        await pilot.pause(0.01)
+from tests.ui.waiting import until
 
 
 async def test_a_result_is_delivered_on_the_applications_thread() -> None:

@@ -65,6 +65,17 @@ async def until(pilot: Pilot[None], holds: Callable[[], object], what: str) -> N
         await pilot.pause(0.03)
 
 
+async def answered(pilot: Pilot[None], answers: list[SignalChoice | None]) -> SignalChoice | None:
+    """The answer to the question, once there is one."""
+    await until(pilot, lambda: answers, "the answer")
+    (answer,) = answers
+    return answer
+
+
+def send_button(dialog: EndDialog) -> Button:
+    return dialog.query_one("#send", Button)
+
+
 def lines(pilot: Pilot[None]) -> list[str]:
     """What stands on the screen."""
     strips = pilot.app.screen._compositor.render_strips()
@@ -107,7 +118,7 @@ async def test_the_buttons_are_on_screen(
     async with asked(*targets, size=size) as (dialog, pilot, _):
         seen = await look(pilot, dialog, children)
         assert "Cancel" in seen
-        assert str(dialog.query_one("#send", Button).label) in seen
+        assert str(send_button(dialog).label) in seen
         assert str(targets[0].id.pid) in seen
 
 
@@ -142,19 +153,17 @@ async def test_children_read_after_the_answer_change_nothing() -> None:
 
 async def test_before_the_children_are_known_no_key_sends() -> None:
     async with asked(TRAINING) as (dialog, pilot, answers):
-        assert dialog.query_one("#send", Button).disabled
+        assert send_button(dialog).disabled
         await pilot.press("right", "enter")
-        await until(pilot, lambda: answers, "the answer")
-        assert answers == [None]
+        assert await answered(pilot, answers) is None
 
 
 async def test_a_button_press_before_the_children_are_known_sends_nothing() -> None:
     async with asked(TRAINING) as (dialog, pilot, answers):
-        send = dialog.query_one("#send", Button)
+        send = send_button(dialog)
         send.disabled = False
         send.press()
-        await until(pilot, lambda: answers, "the answer")
-        assert answers == [None]
+        assert await answered(pilot, answers) is None
 
 
 async def test_a_read_that_hangs_does_not_prevent_sending(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,8 +172,9 @@ async def test_a_read_that_hangs_does_not_prevent_sending(monkeypatch: pytest.Mo
         await until(pilot, lambda: "could not be looked up" in text(pilot), "the end of patience")
         dialog.add_children([another(5)])
         await pilot.press("right", "enter")
-        await until(pilot, lambda: answers, "the answer")
-        assert answers == [SignalChoice((TRAINING,), 15, whole_tree=False)], "those that were named"
+        assert await answered(pilot, answers) == SignalChoice((TRAINING,), 15, whole_tree=False), (
+            "those that were named"
+        )
 
 
 async def test_a_process_of_unknown_owner_is_not_called_anothers() -> None:
@@ -207,14 +217,14 @@ async def test_the_button_counts_reachable_processes() -> None:
     hidden = another(60, None, uid=None, user=None)
     async with asked(TRAINING, another(5), hidden, size=(100, 60)) as (dialog, pilot, answers):
         await look(pilot, dialog, [another(6), *others])
-        send = dialog.query_one("#send", Button)
-        assert str(send.label) == "Send TERM to 3"
+        assert str(send_button(dialog).label) == "Send TERM to 3"
         await pilot.press("right", "enter")
-        await until(pilot, lambda: answers, "the answer")
-        assert answers == [SignalChoice((TRAINING, another(5), another(6)), 15, whole_tree=True)]
+        assert await answered(pilot, answers) == SignalChoice(
+            (TRAINING, another(5), another(6)), 15, whole_tree=True
+        )
     async with asked(hidden) as (dialog, pilot, _):
         await look(pilot, dialog)
-        assert dialog.query_one("#send", Button).disabled
+        assert send_button(dialog).disabled
 
 
 async def test_a_child_takes_a_line_and_keeps_its_script() -> None:
@@ -243,7 +253,7 @@ async def test_the_dialog_says_how_many_lines_are_out_of_sight() -> None:
 
 
 def signal_of(dialog: EndDialog) -> str:
-    return str(dialog.query_one("#send", Button).label).split()[1]
+    return str(send_button(dialog).label).split()[1]
 
 
 @pytest.mark.slow
@@ -283,18 +293,14 @@ async def test_without_a_permitted_target_nothing_can_be_sent() -> None:
     others = [another(pid, uid=BO, user="bo") for pid in range(5)]
     async with asked(*others, size=(100, 40)) as (dialog, pilot, answers):
         seen = await look(pilot, dialog)
-        assert dialog.query_one("#send", Button).disabled
+        assert send_button(dialog).disabled
         assert "no signal can be sent: owned by bo" in seen
         await pilot.press("right", "enter")
-        await until(pilot, lambda: answers, "the answer")
-        assert answers == [None]
-    for mine in (TRAINING, another(9, uid=None, user=None)):
-        async with asked(*others, mine, size=(100, 40)) as (dialog, pilot, _):
+        assert await answered(pilot, answers) is None
+    for mine, uid in (([TRAINING], ANN), ([another(9, uid=None, user=None)], ANN), ([], 0)):
+        async with asked(*others, *mine, uid=uid, size=(100, 40)) as (dialog, pilot, _):
             await look(pilot, dialog)
-            assert not dialog.query_one("#send", Button).disabled
-    async with asked(*others, uid=0, size=(100, 40)) as (dialog, pilot, _):
-        await look(pilot, dialog)
-        assert not dialog.query_one("#send", Button).disabled
+            assert not send_button(dialog).disabled
 
 
 @pytest.mark.slow
@@ -304,11 +310,10 @@ async def test_ancestors_of_gpumon_are_named_and_excluded() -> None:
             pilot, dialog, protected=[ProcessId(5, 7)]
         )
         await pilot.press("right", "enter")
-        await until(pilot, lambda: answers, "the answer")
-        assert answers == [SignalChoice((TRAINING,), 15, whole_tree=False)]
+        assert await answered(pilot, answers) == SignalChoice((TRAINING,), 15, whole_tree=False)
     async with asked(another(5)) as (dialog, pilot, answers):
         await look(pilot, dialog, protected=[ProcessId(5, 7)])
-        assert dialog.query_one("#send", Button).disabled
+        assert send_button(dialog).disabled
 
 
 @pytest.mark.slow

@@ -12,17 +12,8 @@ from gpumon.recording.recording import Event, EventKind
 from gpumon.ui.screens import page
 from gpumon.ui.screens.subjects import GpuScreen
 from tests.build import NOON
-from tests.ui.test_pages import (
-    MANY_UPDATES,
-    UPDATE_SECONDS,
-    Pages,
-    at,
-    history_of,
-    shown,
-    text,
-    until,
-    workspace_of,
-)
+from tests.ui.test_pages import MANY_UPDATES, UPDATE_SECONDS, Pages, at, history_of, workspace_of
+from tests.ui.waiting import shown, text, until
 
 if TYPE_CHECKING:
     import pytest

@@ -28,8 +28,10 @@ from gpumon.ui.dialogs.end import EndDialog
 from gpumon.ui.kill_controller import KillController
 from tests import build, lives
 from tests.build import GIB
+from tests.ui.waiting import until
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
@@ -77,6 +79,11 @@ class KillApp(App[int]):
         """Called when a report has changed."""
 
     @property
+    def reports(self) -> tuple[TerminationReport, ...]:
+        """What came of each case, the oldest first."""
+        return self.kill_controller.reports
+
+    @property
     def send_label(self) -> str:
         """What the button would do, once it can be pressed; else nothing."""
         buttons = self.screen.query("#send").results(Button)
@@ -100,16 +107,14 @@ async def opened(tmp_path: Path) -> AsyncIterator[tuple[KillApp, Pilot[int]]]:
         assert app.audit_log.flush(lives.PATIENCE)
 
 
-async def until(pilot: Pilot[int], holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + lives.PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, f"never: {what}"
-        await pilot.pause(0.03)
+async def children_known(app: KillApp, pilot: Pilot[int]) -> None:
+    """Wait until the dialog names the children, and its button can be pressed."""
+    await until(pilot, lambda: app.send_label, "that the children are known")
 
 
 async def send(app: KillApp, pilot: Pilot[int], label: str, *keys: str) -> None:
     """Press keys in the dialog, then the button, which has this label then."""
-    await until(pilot, lambda: app.send_label, "that the children are known")
+    await children_known(app, pilot)
     await pilot.press(*keys)
     await until(pilot, lambda: app.send_label == label, f"{label}, not {app.send_label}")
     await pilot.press("right", "enter")
@@ -128,14 +133,12 @@ async def test_a_second_dialog_signals_only_the_processes_it_names(
     async with opened(tmp_path) as (app, pilot):
         app.kill_controller.ask([lives.target(first.pid), lives.target(second.pid)])
         await send(app, pilot, "Send TERM to 2", "w")
-        await until(
-            pilot, lambda: len(app.kill_controller.reports[0].outcomes) == 2, "the first report"
-        )
+        await until(pilot, lambda: len(app.reports[0].outcomes) == 2, "the first report")
 
         app.kill_controller.ask([lives.target(second.pid)])
         await send(app, pilot, "Send KILL", "w", "9")
-        await until(pilot, lambda: app.kill_controller.reports[-1].done, "the end of the second")
-        assert outcomes(app.kill_controller.reports[-1]) == {second.pid: Outcome.ENDED}
+        await until(pilot, lambda: app.reports[-1].done, "the end of the second")
+        assert outcomes(app.reports[-1]) == {second.pid: Outcome.ENDED}
         assert {pid for pid, name in app.logged() if name == "KILL"} == {second.pid}
         assert first.poll() is None
 
@@ -150,13 +153,13 @@ async def test_the_second_dialogs_tree_option_applies_and_not_the_firsts(
     async with opened(tmp_path) as (app, pilot):
         app.kill_controller.ask([lives.target(run.pid)])
         await send(app, pilot, *(["Send TERM", "w"] if whole_tree else ["Send TERM to 3"]))
-        await until(pilot, lambda: app.kill_controller.reports[0].outcomes, "the first report")
+        await until(pilot, lambda: app.reports[0].outcomes, "the first report")
 
         app.kill_controller.ask([lives.target(run.pid)])
         await send(
             app, pilot, *(["Send KILL to 3", "9"] if whole_tree else ["Send KILL", "9", "w"])
         )
-        await until(pilot, lambda: app.kill_controller.reports[-1].done, "the end of the second")
+        await until(pilot, lambda: app.reports[-1].done, "the end of the second")
         assert family.members() == (set() if whole_tree else loaders)
 
 
@@ -169,11 +172,11 @@ async def test_kill_for_the_rest_continues_the_same_session(
     async with opened(tmp_path) as (app, pilot):
         app.kill_controller.ask([lives.target(run.pid)])
         await send(app, pilot, "Send TERM to 3")
-        await until(pilot, lambda: app.kill_controller.reports[0].offers_kill, "the offer")
+        await until(pilot, lambda: app.reports[0].offers_kill, "the offer")
         assert app.kill_controller.ask_again()
         await send(app, pilot, "Send KILL to 3")
-        await until(pilot, lambda: app.kill_controller.reports[0].done, "the end of all")
-        (report,) = app.kill_controller.reports
+        await until(pilot, lambda: app.reports[0].done, "the end of all")
+        (report,) = app.reports
         assert set(outcomes(report).values()) == {Outcome.ENDED}
         assert not family.members()
 
@@ -186,14 +189,23 @@ async def test_kill_is_proposed_only_after_another_signal_had_time(
     process = family.python(DEAF)
     async with opened(tmp_path) as (app, pilot):
         app.kill_controller.ask([lives.target(process.pid)])
-        await until(pilot, lambda: app.send_label, "that the children are known")
+        await children_known(app, pilot)
         await app.screen.run_action(f"choose('{number.name.removeprefix('SIG')}')")
         await send(app, pilot, f"Send {number.name.removeprefix('SIG')}", "w")
-        await until(pilot, lambda: app.kill_controller.reports[0].outcomes, "the report")
+        await until(pilot, lambda: app.reports[0].outcomes, "the report")
         assert not app.kill_controller.ask_again()
         app.kill_controller.ask([lives.target(process.pid)])
-        await until(pilot, lambda: app.send_label, "that the children are known")
+        await children_known(app, pilot)
         assert app.send_label.startswith("Send TERM")
+
+
+def answer_of(process: subprocess.Popen[str]) -> str:
+    """Tell it to go on; returns what it says once it has."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+    return process.stdout.readline()
 
 
 BECOMING = """
@@ -210,14 +222,10 @@ async def test_a_changed_command_is_shown_and_must_be_confirmed_again(
     family: Family, tmp_path: Path
 ) -> None:
     process = family.python(BECOMING)
-    assert process.stdin is not None
-    assert process.stdout is not None
     async with opened(tmp_path) as (app, pilot):
         app.kill_controller.ask([lives.target(process.pid)])
-        await until(pilot, lambda: app.send_label, "that the children are known")
-        process.stdin.write("\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == "there\n"
+        await children_known(app, pilot)
+        assert answer_of(process) == "there\n"
         await pilot.press("right", "enter")
         dialog = app.screen
         assert isinstance(dialog, EndDialog)
@@ -225,14 +233,14 @@ async def test_a_changed_command_is_shown_and_must_be_confirmed_again(
         assert "successor" in named(dialog)
         assert dialog.focused is dialog.query_one("#cancel")
         assert process.poll() is None
-        assert not app.kill_controller.reports
+        assert not app.reports
         # Textual takes no second press of a button that still looks pressed.
         pressed = dialog.query_one("#send")
         await until(pilot, lambda: not pressed.has_class("-active"), "that it can be pressed")
         await send(app, pilot, "Send TERM")
-        await until(pilot, lambda: app.kill_controller.reports[0].done, "its end")
+        await until(pilot, lambda: app.reports[0].done, "its end")
         assert process.wait(lives.PATIENCE) == -signal.SIGTERM
-        target = app.kill_controller.reports[0].outcomes[0].target
+        target = app.reports[0].outcomes[0].target
         assert target.command[-1] == "successor"
 
 
@@ -245,18 +253,14 @@ async def test_a_changed_process_title_needs_no_second_confirmation(
 ) -> None:
     """As setproctitle does; a step counter in the title would be asked about for ever."""
     process = family.python(TITLED)
-    assert process.stdin is not None
-    assert process.stdout is not None
     async with opened(tmp_path) as (app, pilot):
         app.kill_controller.ask([lives.target(process.pid)])
-        await until(pilot, lambda: app.send_label, "that the children are known")
+        await children_known(app, pilot)
         before = lives.target(process.pid).command
-        process.stdin.write("\n")
-        process.stdin.flush()
-        assert process.stdout.readline() == "titled\n"
+        assert answer_of(process) == "titled\n"
         assert lives.target(process.pid).command != before
         await send(app, pilot, "Send TERM")
-        await until(pilot, lambda: app.kill_controller.reports[0].done, "its end")
+        await until(pilot, lambda: app.reports[0].done, "its end")
         assert process.wait(lives.PATIENCE) == -signal.SIGTERM
 
 
@@ -279,8 +283,8 @@ async def test_children_of_gpumons_ancestors_are_not_named(family: Family, tmp_p
     async with opened(tmp_path) as (app, pilot):
         app.kill_controller.ask([lives.target(os.getpid()), lives.target(process.pid)])
         await send(app, pilot, "Send TERM")
-        await until(pilot, lambda: app.kill_controller.reports[0].done, "its end")
-        assert outcomes(app.kill_controller.reports[0]) == {process.pid: Outcome.ENDED}
+        await until(pilot, lambda: app.reports[0].done, "its end")
+        assert outcomes(app.reports[0]) == {process.pid: Outcome.ENDED}
 
 
 @pytest.mark.slow
@@ -296,10 +300,10 @@ async def test_children_are_named_with_what_they_hold_and_where_they_run(
         await send(app, pilot, "Send KILL to 3", "9")
 
         def ended() -> bool:
-            return [*outcomes(app.kill_controller.reports[0]).values()] == [Outcome.ENDED] * 3
+            return [*outcomes(app.reports[0]).values()] == [Outcome.ENDED] * 3
 
         await until(pilot, ended, "the end of all")
-        found = {fate.target.id: fate.target for fate in app.kill_controller.reports[0].outcomes}
+        found = {fate.target.id: fate.target for fate in app.reports[0].outcomes}
         assert found[first.id].uses == listed.uses
         assert found[second.id].place == Workload(slurm_job="88123")
         assert found[second.id].started_at is not None
@@ -353,20 +357,14 @@ async def test_only_a_report_of_success_disappears_by_itself(
         app.history.add(moment(-1, 40 * GIB))
         app.kill_controller.ask([seen])
         await send(app, pilot, "Send TERM")
-        await until(
-            pilot,
-            lambda: Outcome.ENDED in outcomes(app.kill_controller.reports[0]).values(),
-            "its end",
-        )
+        await until(pilot, lambda: Outcome.ENDED in outcomes(app.reports[0]).values(), "its end")
         app.kill_controller.on_snapshot(moment(1, left))
-        await until(
-            pilot, lambda: app.kill_controller.reports[0].memory[0].now == left, "the memory"
-        )
+        await until(pilot, lambda: app.reports[0].memory[0].now == left, "the memory")
         if left:
             app.kill_controller.on_snapshot(moment(2, left))  # What is short must be seen twice.
-        await until(pilot, lambda: app.kill_controller.reports[0].done, "the end of the case")
+        await until(pilot, lambda: app.reports[0].done, "the end of the case")
         app.kill_controller.on_snapshot(moment(3, left))
-        assert bool(app.kill_controller.reports) == bool(left)
+        assert bool(app.reports) == bool(left)
 
 
 @pytest.mark.slow
@@ -387,21 +385,13 @@ async def test_memory_is_compared_only_with_equally_new_process_lists(
         app.kill_controller.on_snapshot(moment(-1, -1, 18 * GIB, own, other))
         app.kill_controller.ask([seen])
         await send(app, pilot, "Send TERM")
-        await until(
-            pilot,
-            lambda: Outcome.ENDED in outcomes(app.kill_controller.reports[0]).values(),
-            "its end",
-        )
+        await until(pilot, lambda: Outcome.ENDED in outcomes(app.reports[0]).values(), "its end")
         app.kill_controller.on_snapshot(moment(60, 60, 18 * GIB, other))
-        await until(
-            pilot, lambda: app.kill_controller.reports[0].memory[0].now == 18 * GIB, "the list"
-        )
+        await until(pilot, lambda: app.reports[0].memory[0].now == 18 * GIB, "the list")
         app.kill_controller.on_snapshot(moment(60.5, 60, 9 * GIB, other))
         app.kill_controller.on_snapshot(moment(61, 61, 9 * GIB))
-        await until(
-            pilot, lambda: app.kill_controller.reports[0].memory[0].settled, "the next list"
-        )
-        (back,) = app.kill_controller.reports[0].memory
+        await until(pilot, lambda: app.reports[0].memory[0].settled, "the next list")
+        (back,) = app.reports[0].memory
         assert (back.returned, back.others) == (0, -9 * GIB)
 
 
@@ -424,7 +414,7 @@ async def test_several_hung_sessions_delay_the_exit_no_longer_than_one(
         for _ in range(4):
             app.kill_controller.ask([lives.target(family.python(DEAF).pid)])
             await send(app, pilot, "Send TERM", "w")
-            await until(pilot, lambda: app.kill_controller.reports[-1].outcomes, "the report")
+            await until(pilot, lambda: app.reports[-1].outcomes, "the report")
         monkeypatch.setattr(LocalHost, "relatives", lambda *_: answer.wait(lives.PATIENCE) and ())
         try:
             for session in sessions:
@@ -450,7 +440,7 @@ async def test_reports_for_an_ended_application_are_dropped(
             return deliver(callback, *arguments)
 
         app.kill_controller.ask([lives.target(family.sleeper().pid)])
-        await until(pilot, lambda: app.send_label, "that the children are known")
+        await children_known(app, pilot)
         monkeypatch.setattr(app, "call_later", closed)
         await send(app, pilot, "Send TERM")
-        await until(pilot, lambda: app.kill_controller.reports[0].done, "its end")
+        await until(pilot, lambda: app.reports[0].done, "its end")

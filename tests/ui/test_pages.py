@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -43,10 +42,11 @@ from gpumon.ui.terminal.styles import TRUE_COLOUR, sgr_styles
 from gpumon.ui.theme_controller import to_textual
 from gpumon.ui.workspace import Workspace
 from tests.build import GIB, NOON, device_files, gpu, process, snapshot
-from tests.screen import PATIENCE, Screen
+from tests.screen import Screen
+from tests.ui.waiting import shown, text, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from textual.pilot import Pilot
 
@@ -145,23 +145,6 @@ def workspace_of(app: Pages, history: History, host: Any = None) -> Any:
         kill_controller=SimpleNamespace(ask=app.ask),
         dashboard=SimpleNamespace(follow_gpu=lambda _: None),
     )
-
-
-def text(app: App[Any]) -> str:
-    """What stands on the screen."""
-    rows = [row for view in app.screen.query(CellView) for row in view.rows]
-    return "\n".join("".join(part for part, _ in row) for row in rows)
-
-
-async def until(pilot: Pilot[Any], holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, f"{what}:\n{text(pilot.app)}"
-        await pilot.pause(0.01)
-
-
-async def shown(pilot: Pilot[Any], words: str) -> None:
-    await until(pilot, lambda: words in text(pilot.app), f"waiting for {words!r}")
 
 
 @asynccontextmanager
@@ -419,10 +402,6 @@ async def test_details_of_an_invisible_process_are_not_read() -> None:
         await pilot.press("y")
         await shown(pilot, "another process may have this number")
         assert app.clipboard == ""
-
-
-def top_line(app: App[Any]) -> str:
-    return text(app).splitlines()[1].strip()
 
 
 async def test_the_page_scrolls_from_end_to_end_and_no_further() -> None:

@@ -23,7 +23,7 @@ from gpumon.ui.view.gpu_page import gpu_rows
 from gpumon.ui.view.process_table import Listing
 from tests.absent import ABSENT
 from tests.build import recording_of
-from tests.ui.view.test_dashboard_rows import demo
+from tests.ui.view.drawing import demo
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

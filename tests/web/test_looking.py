@@ -16,6 +16,7 @@ from tests.screen import PATIENCE
 from tests.web.serving import Visit, serving, visiting
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
 pytestmark = pytest.mark.slow
@@ -63,6 +64,13 @@ def environment(folder: Path, driver: Driver, config: str = "") -> dict[str, str
     return {**driver.env(), **{name: str(folder / place) for name, place in places.items()}}
 
 
+def hold(driver: Driver, *owners: subprocess.Popen[bytes]) -> None:
+    """Each has memory of a GPU of its own."""
+    for card, owner in zip(driver.cards, owners, strict=False):
+        card.processes = [Owner(owner.pid, memory=10 * GIB, sm=20)]
+        card.memory_used = 10 * GIB
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     """Every file below a folder."""
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
@@ -92,9 +100,7 @@ async def test_no_key_sends_a_signal_or_writes_a_file(tmp_path: Path) -> None:
         'host_strip = false\n[[alerts]]\nwhen = "hot"\ndo = [{ command = ["touch", "told"] }]\n'
     )
     with Driver([h100(), h100()]) as driver, owners(2, ["python", "train.py"]) as started:
-        for card, owner in zip(driver.cards, started, strict=True):
-            card.processes = [Owner(owner.pid, memory=10 * GIB, sm=20)]
-            card.memory_used = 10 * GIB
+        hold(driver, *started)
         env = environment(tmp_path, driver, config)
         before = contents(tmp_path)
         with serving(env=env, folder=tmp_path / "cwd") as served:
@@ -136,8 +142,7 @@ async def test_no_key_sends_a_signal_or_writes_a_file(tmp_path: Path) -> None:
 async def test_what_only_looks_on_is_offered_and_nothing_else(tmp_path: Path) -> None:
     secret = {"API_TOKEN": "hunter2hunter2", "PLAIN": "seen"}
     with Driver([h100()]) as driver, owners(1, ["python", "x.py"], environ=secret) as (owner,):
-        driver.cards[0].processes = [Owner(owner.pid, memory=10 * GIB, sm=20)]
-        driver.cards[0].memory_used = 10 * GIB
+        hold(driver, owner)
         with serving(env=environment(tmp_path, driver)) as served:
             async with visiting(served, 160, 60) as visit:
                 await visit.wait_for(rf" {owner.pid} [\s\S]*q quit")
@@ -168,8 +173,7 @@ async def test_what_only_looks_on_is_offered_and_nothing_else(tmp_path: Path) ->
 
 async def test_gpus_are_tagged_and_compared_and_tagged_processes_not_ended(tmp_path: Path) -> None:
     with Driver([h100(), h100()]) as driver, owners(1, ["python", "x.py"]) as (owner,):
-        driver.cards[0].processes = [Owner(owner.pid, memory=10 * GIB, sm=20)]
-        driver.cards[0].memory_used = 10 * GIB
+        hold(driver, owner)
         with serving(env=environment(tmp_path, driver)) as served:
             async with visiting(served, 100, 24) as visit:
                 await visit.wait_for(rf" {owner.pid} [\s\S]*q quit")

@@ -56,6 +56,11 @@ async def served(server: Served) -> AsyncIterator[Served]:
     await server.wait_children(0)
 
 
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE)
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -81,13 +86,7 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence(arguments: list[str], sai
 
 def test_a_log_before_the_command_is_refused(tmp_path: Path) -> None:
     log = str(tmp_path / "x.csv")
-    done = subprocess.run(
-        [sys.executable, "-m", "gpumon", "--log", log, "serve", "--port", "0"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
+    done = run(sys.executable, "-m", "gpumon", "--log", log, "serve", "--port", "0")
     assert done.returncode == 2
     assert "--log has no effect on gpumon serve: leave it out." in done.stderr
 
@@ -98,13 +97,7 @@ def test_a_port_that_is_taken_at_either_address_of_localhost_is_a_sentence(addre
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.create_server((address, 0), family=family) as taken:
         port = taken.getsockname()[1]
-        done = subprocess.run(
-            [*SERVE, "--demo", "--port", str(port)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE,
-        )
+        done = run(*SERVE, "--demo", "--port", str(port))
     assert done.returncode == 2
     assert done.stderr == (
         f"gpumon: cannot listen at localhost:{port}: Address already in use; choose another port"
@@ -117,9 +110,7 @@ def test_without_the_extra_a_sentence_says_what_to_install() -> None:
         "import sys; sys.modules['textual_serve'] = None; sys.argv = ['gpumon', 'serve', '--demo'];"
         "from gpumon.cli import main; sys.exit(main())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = run(sys.executable, "-c", program)
     assert done.returncode == 2
     assert done.stderr == (
         "gpumon: gpumon serve needs textual_serve: install it in a checkout with"
@@ -165,6 +156,15 @@ async def answer_of(
         return answer.status, await answer.text()
 
 
+async def refusal_of(address: str, origin: str | None) -> int:
+    """The status with which a WebSocket is refused."""
+    headers = {} if origin is None else {"Origin": origin}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await session.ws_connect(address)
+    return refused.value.status
+
+
 async def test_only_the_token_opens_anything(served: Served) -> None:
     right = served.token
     assert (await answer_of(served, f"/{right}/"))[0] == 200
@@ -178,11 +178,9 @@ async def test_only_the_token_opens_anything(served: Served) -> None:
             assert status == 403, path
             assert right not in text
     assert "the token" in (await answer_of(served, "/"))[1]
-    async with aiohttp.ClientSession(headers={"Origin": served.origin}) as session:
-        for token in wrong:
-            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-                await session.ws_connect(f"ws://localhost:{served.port}/{token}/ws")
-            assert refused.value.status == 403
+    for token in wrong:
+        address = f"ws://localhost:{served.port}/{token}/ws"
+        assert await refusal_of(address, served.origin) == 403
     assert served.children() == []
 
 
@@ -198,14 +196,8 @@ async def test_a_foreign_page_gets_nothing_even_with_the_token(served: Served) -
     for origin in (EVIL, "null", "http://localhost:1", "http://localhost", "file://"):
         assert (await answer_of(served, page, host=ours, origin=origin))[0] == 403
         for token in (served.token, "wrong"):
-            async with aiohttp.ClientSession(headers={"Origin": origin}) as session:
-                with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-                    await session.ws_connect(f"ws://localhost:{served.port}/{token}/ws")
-                assert refused.value.status == 403
-    async with aiohttp.ClientSession() as session:
-        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-            await session.ws_connect(served.socket)
-        assert refused.value.status == 403
+            assert await refusal_of(f"ws://localhost:{served.port}/{token}/ws", origin) == 403
+    assert await refusal_of(served.socket, None) == 403
     assert served.children() == []
     # The same port under another name of this machine, as behind ssh -L.
     assert (await answer_of(served, page, host="localhost:9000"))[0] == 200
@@ -289,10 +281,7 @@ async def test_one_more_visitor_than_may_be_is_told(machine: dict[str, str]) -> 
             status, text = await answer_of(served, f"/{served.token}/")
             assert status == 503
             assert text.startswith("No more visitors: its only visitor is here already.")
-            async with aiohttp.ClientSession(headers={"Origin": served.origin}) as session:
-                with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
-                    await session.ws_connect(served.socket)
-                assert refused.value.status == 503
+            assert await refusal_of(served.socket, served.origin) == 503
             await visit.wait_for(GPU_IS_SHOWN)
             await visit.leave()
             await served.wait_children(0)
@@ -360,9 +349,8 @@ def test_plain_gpumon_imports_nothing_of_it() -> None:
         "import sys; from gpumon.cli import main; status = main(['--demo']);"
         "print(*[one for one in ('aiohttp', 'textual_serve', 'gpumon.web') if one in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = run(sys.executable, "-c", program)
+    assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == ""
 
 

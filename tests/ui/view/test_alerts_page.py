@@ -6,6 +6,7 @@ from gpumon.alerts.alert import read_alerts
 from gpumon.config.settings import AlertTable
 from gpumon.ui.view.alerts_page import alert_rows
 from tests.build import NOON
+from tests.ui.view.drawing import text_of
 
 
 def lines(*watched: str, alerts: tuple[AlertTable, ...] = ()) -> list[str]:
@@ -13,7 +14,7 @@ def lines(*watched: str, alerts: tuple[AlertTable, ...] = ()) -> list[str]:
     rows, owners = alert_rows((), None, watched, found, (), NOON, 80)
     assert owners == [None] * len(rows)
     assert {sum(len(text) for text, _ in row) for row in rows} == {80}
-    return ["".join(text for text, _ in row).strip() for row in rows]
+    return [text_of(row).strip() for row in rows]
 
 
 def test_what_is_watched_stands_before_how_to_watch_more() -> None:

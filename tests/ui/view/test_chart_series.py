@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from gpumon.findings import conditions
 from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS
 from gpumon.recording.history import CHARTED, History
 from gpumon.text.cells import row_width
@@ -24,6 +23,7 @@ from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.gpu_tiles import Tiles, tile_at
 from tests.build import GIB, NOON, gpu, snapshot
+from tests.ui.view.drawing import Live, history_of, text_of
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Gpu
@@ -42,10 +42,7 @@ CARD = gpu(
 
 
 def seen(*cards: Gpu) -> History:
-    history = History(conditions())
-    for second in range(100):
-        history.add(snapshot(NOON + second, *cards))
-    return history
+    return history_of(*(snapshot(NOON + second, *cards) for second in range(100)))
 
 
 def shares(key: str, card: Gpu) -> set[float | None]:
@@ -56,7 +53,7 @@ def screen(key: str, history: History, width: int, height: int = 15) -> list[tup
     """The rows of the dashboard as text, and the styles in each."""
     view = View(interval=1.0, graph=key)
     rows = Dashboard(history).rows(history.latest, view, width, height).all()
-    return [("".join(text for text, _ in row), {style for _, style in row}) for row in rows]
+    return [(text_of(row), {style for _, style in row}) for row in rows]
 
 
 def test_each_is_a_share_of_what_it_can_be() -> None:
@@ -77,14 +74,12 @@ def test_each_is_a_share_of_what_it_can_be() -> None:
 def test_the_newest_column_shows_within_its_own_time_what_has_come(
     cards: int, size: tuple[int, int]
 ) -> None:
-    history = History(conditions())
+    screen = Live(View(interval=1.0, graph="util"), *size)
 
     def drawn_at(second: float, utilization: int) -> str:
-        shown = [gpu(index=index, utilization_gpu=utilization) for index in range(cards)]
-        history.add(snapshot(NOON + second, *shown))
-        rows = (
-            Dashboard(history).rows(history.latest, View(interval=1.0, graph="util"), *size).all()
-        )
+        gpus = [gpu(index=index, utilization_gpu=utilization) for index in range(cards)]
+        screen.see(snapshot(NOON + second, *gpus))
+        rows = screen.draw().all()
         return "".join(text for row in rows for text, style in row if style == "graph.util")
 
     idle = [drawn_at(second + 0.2, 0) for second in range(99)]
@@ -162,7 +157,7 @@ def eight() -> History:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cards", [1, 2, 3, 5, 8, 9, 16])
-def test_a_screen_of_any_number_of_cards_is_whole(cards: int) -> None:
+def test_a_screen_of_any_number_of_gpus_is_whole(cards: int) -> None:
     history = seen(*(gpu(index=index) for index in range(cards)))
     for width in (139, 140, 200, 300):
         for height in (24, 36, 44, 50, 80):

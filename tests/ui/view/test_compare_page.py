@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpumon.config.keymap import DEFAULT_WINDOW
-from gpumon.findings import conditions
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, Unknown
-from gpumon.recording.history import History
 from gpumon.text.cells import Row, row_width
 from gpumon.ui.view.compare_page import compare_rows
 from gpumon.ui.view.frame import Memo
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.ui.view.drawing import history_of, text_of
+
+if TYPE_CHECKING:
+    from gpumon.recording.history import History
 
 pytestmark = pytest.mark.usefixtures("utc")
 
@@ -31,7 +34,7 @@ FAST = gpu(
     pcie_width=16,
     clock_event_reasons=0,
 )
-SLOW = msgspec.structs.replace(
+SLOW = replace(
     FAST,
     index=1,
     uuid="GPU-1",
@@ -44,11 +47,10 @@ SLOW = msgspec.structs.replace(
 
 
 def seen(*gpus: Gpu) -> History:
-    history = History(conditions())
-    for second in range(310):
-        owner = process(pid=7, memory_used=GIB, gpus=(0,), user="ann")
-        history.add(snapshot(NOON + second, *gpus, processes=(owner,)))
-    return history
+    owner = process(pid=7, memory_used=GIB, user="ann")
+    return history_of(
+        *(snapshot(NOON + second, *gpus, processes=(owner,)) for second in range(310))
+    )
 
 
 def rows_of(
@@ -64,12 +66,12 @@ def rows_of(
 
 def lines_of(*gpus: Gpu, width: int = 100, height: int = 22, **more: dict[str, str]) -> list[str]:
     rows = rows_of(*gpus, width=width, height=height, **more)
-    return ["".join(text for text, _ in row).rstrip() for row in rows]
+    return [text_of(row).rstrip() for row in rows]
 
 
 def many(count: int) -> list[Gpu]:
     return [
-        msgspec.structs.replace(SLOW if index % 2 else FAST, index=index, uuid=f"GPU-{index}")
+        replace(SLOW if index % 2 else FAST, index=index, uuid=f"GPU-{index}")
         for index in range(count)
     ]
 
@@ -108,7 +110,7 @@ def test_values_that_differ_are_bold_and_so_are_limits() -> None:
 
 
 def test_settings_that_differ_are_named_with_their_gpus_and_the_rest_is_counted() -> None:
-    lines = lines_of(FAST, SLOW, msgspec.structs.replace(FAST, index=2, uuid="GPU-2"), height=40)
+    lines = lines_of(FAST, SLOW, replace(FAST, index=2, uuid="GPU-2"), height=40)
     text = "\n".join(lines)
     assert "Power limit               GPU 1: 350 W   GPU 0, 2: 700 W" in text
     assert "PCIe width                GPU 1: 8   GPU 0, 2: 16" in text
@@ -119,7 +121,7 @@ def test_settings_that_differ_are_named_with_their_gpus_and_the_rest_is_counted(
 
 
 def test_what_differs_leaves_room_for_charts_and_goes_on_below_them() -> None:
-    other = msgspec.structs.replace(
+    other = replace(
         SLOW,
         name="NVIDIA L4",
         ecc_mode=False,
@@ -137,7 +139,7 @@ def test_what_differs_leaves_room_for_charts_and_goes_on_below_them() -> None:
 
 
 def test_equal_gpus_say_so() -> None:
-    twin = msgspec.structs.replace(FAST, index=1, uuid="GPU-1")
+    twin = replace(FAST, index=1, uuid="GPU-1")
     assert any("No setting differs (the same: " in line for line in lines_of(FAST, twin))
 
 
@@ -157,17 +159,15 @@ def test_charts_have_one_scale_for_gpus_of_different_limits() -> None:
 
 
 def test_what_is_zero_or_unknown_for_all_has_one_line() -> None:
-    still = [msgspec.structs.replace(one, nvlink_rx=0.0, nvlink_tx=0.0) for one in (FAST, SLOW)]
+    still = [replace(one, nvlink_rx=0.0, nvlink_tx=0.0) for one in (FAST, SLOW)]
     lines = lines_of(*still)
     assert "0 throughout: NVLink receive, NVLink transmit" in lines[-2]
     assert "no values in this time: PCIe receive, PCIe transmit" in lines[-1]
     (one, other) = still
-    other = msgspec.structs.replace(other, nvlink_rx=None)
+    other = replace(other, nvlink_rx=None)
     lines = lines_of(one, other)
     assert "0 throughout: NVLink receive on GPU 0, NVLink transmit" in lines[-2]
-    silent = msgspec.structs.replace(
-        Gpu(index=0, uuid="GPU-0", name=FAST.name), status=GpuStatus.LOST
-    )
+    silent = replace(Gpu(index=0, uuid="GPU-0", name=FAST.name), status=GpuStatus.LOST)
     assert "no values in this time: utilisation, SM clock" in "\n".join(lines_of(silent))
 
 
@@ -175,14 +175,14 @@ def test_what_is_zero_or_unknown_for_all_has_one_line() -> None:
 def test_peaks_and_scales_never_contradict_the_newest_value_and_are_those_of_the_lines(
     height: int, of_700: str, of_1200: str
 ) -> None:
-    calm = msgspec.structs.replace(SLOW, power_draw=100.0)
+    calm = replace(SLOW, power_draw=100.0)
     history, memo = seen(FAST, calm), Memo()
     for second, power in enumerate((100.0, 100.0, 1200.0, 100.0, 100.0, 100.0, 100.0)):
-        newest = msgspec.structs.replace(calm, power_draw=power)
+        newest = replace(calm, power_draw=power)
         history.add(snapshot(NOON + 310 + second, FAST, newest))
         size = DEFAULT_WINDOW, 100, height
         rows = compare_rows(memo, (FAST, newest), {}, history, history.latest, *size)
-        lines = ["".join(text for text, _ in row) for row in rows]
+        lines = [text_of(row) for row in rows]
         at = next(at for at, line in enumerate(lines) if " power  0–" in line)
         top = 1200 if second >= 2 else 700
         assert f"0–{top} W" in lines[at]
@@ -201,7 +201,7 @@ def test_charts_of_several_rows_are_lines_and_have_the_axis_of_all_charts() -> N
     history = seen(FAST, SLOW)
     size = history.latest, DEFAULT_WINDOW, 100, 60
     past = compare_rows(Memo(), (FAST, SLOW), {}, history, *size, is_past=True)
-    assert any(re.search(r"12:01 +12:02", "".join(part for part, _ in row)) for row in past)
+    assert any(re.search(r"12:01 +12:02", text_of(row)) for row in past)
 
 
 def test_each_column_has_the_times() -> None:
@@ -211,7 +211,7 @@ def test_each_column_has_the_times() -> None:
 
 def test_a_lost_gpu_is_unknown_and_one_that_is_gone_says_since_when() -> None:
     nothing = dict.fromkeys(("utilization_gpu", "clock_sm", "power_draw", "power_limit"))
-    lost = msgspec.structs.replace(
+    lost = replace(
         SLOW, **nothing, status=GpuStatus.LOST, unknown=dict.fromkeys(nothing, Unknown.GPU_LOST)
     )
     lines = lines_of(FAST, lost)
@@ -227,7 +227,7 @@ def test_mig_devices_follow_their_gpu() -> None:
     device = MigInstance(
         *("MIG-1", 0, 9, 0, "1g.10gb"), memory_total=10 * GIB, memory_used=4 * GIB, sm_active=62.4
     )
-    split = msgspec.structs.replace(FAST, mig=(device,), mig_mode=True)
+    split = replace(FAST, mig=(device,), mig_mode=True)
     lines = lines_of(split, SLOW)
     assert "└ MIG 0:0 1g.10gb  memory 4.0/10.0G  SMs active 62%" in lines[2]
     assert lines[3].split()[0] == "1"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpumon.config.keymap import WINDOWS
 from gpumon.findings import conditions
@@ -22,7 +22,7 @@ from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import Timeline, View
 from gpumon.ui.view.key_names import footer_keys
 from tests.build import GIB, NOON, gpu, process, snapshot
-from tests.ui.view.test_dashboard_rows import demo
+from tests.ui.view.drawing import demo, history_of, lines_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,7 +40,11 @@ BUSY = gpu(utilization_gpu=97, memory_used=64 * GIB, memory_total=80 * GIB)
 
 
 def of_index(card: Gpu, index: int) -> Gpu:
-    return msgspec.structs.replace(card, index=index, uuid=f"GPU-{index}")
+    return replace(card, index=index, uuid=f"GPU-{index}")
+
+
+QUIET = [gpu(index=index, utilization_gpu=0, memory_used=0) for index in range(3)]
+LOADED = [BUSY, *QUIET[1:]]
 
 
 def processes(count: int, first: int = 4000) -> tuple[GpuProcess, ...]:
@@ -54,7 +58,7 @@ def seen(
     history: History | None = None,
     start: int = 0,
 ) -> History:
-    history = history or History(conditions())
+    history = history or history_of()
     for second in range(start, start + seconds):
         at = NOON + second
         history.add(snapshot(at, *cards, processes=tuple(listed), processes_at=at))
@@ -66,7 +70,7 @@ def lines(
 ) -> list[str]:
     rows = Dashboard(history).rows(now or history.latest, view, width, height).all()
     assert [row_width(row) for row in rows] == [width] * height
-    return ["".join(text for text, _ in row).rstrip() for row in rows]
+    return [text_of(row).rstrip() for row in rows]
 
 
 def boxes(
@@ -80,7 +84,7 @@ def boxes(
     """The indices of the GPUs that have a chart below the list."""
     dashboard = dashboard or Dashboard(history)
     parts = dashboard.rows(now or history.latest, view, width, height)
-    text = "\n".join("".join(text for text, _ in row) for row in parts.graphs)
+    text = "\n".join(lines_of(parts.graphs))
     return [int(index) for index in re.findall(r"(?m)[^\w\s] (\d+) +⠒ util", text)]
 
 
@@ -151,17 +155,14 @@ def test_gpus_with_nothing_to_show_have_no_chart_and_leave_their_room() -> None:
 
 
 def test_a_chart_stays_as_long_as_its_window_has_something_to_show() -> None:
-    free = gpu(utilization_gpu=0, memory_used=0, memory_total=80 * GIB)
-    quiet = [of_index(free, index) for index in range(3)]
-    busy = [of_index(BUSY, 0), *quiet[1:]]
-    history = seen(quiet, seconds=60)
+    history = seen(QUIET, seconds=60)
     assert boxes(history) == []
-    seen(busy, (), 1, history, 60)
+    seen(LOADED, (), 1, history, 60)
     assert boxes(history) == [0], "at once"
-    short = msgspec.structs.replace(VIEW, window=MINUTE)
+    short = replace(VIEW, window=MINUTE)
     checked = {100, 115, 125, 200, 340, 370, 400}
     for second in range(61, 401):
-        seen(quiet, (), 1, history, second)
+        seen(QUIET, (), 1, history, second)
         if second in checked:
             assert boxes(history, view=short) == boxes(history) == ([0] if second < 360 else [])
 
@@ -169,16 +170,13 @@ def test_a_chart_stays_as_long_as_its_window_has_something_to_show() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("window", WINDOWS)
 def test_a_chart_of_one_second_of_load_does_not_blink(window: ChartWindow) -> None:
-    free = gpu(utilization_gpu=0, memory_used=0, memory_total=80 * GIB)
-    quiet = [of_index(free, index) for index in range(3)]
-    history = seen(quiet, seconds=61)
-    dashboard, view = Dashboard(history), msgspec.structs.replace(VIEW, window=window)
+    history = seen(QUIET, seconds=61)
+    dashboard, view = Dashboard(history), replace(VIEW, window=window)
     for second in range(61, 130):
-        cards = [of_index(BUSY, 0), *quiet[1:]] if second == 65 else quiet
-        seen(cards, (), 1, history, second)
+        seen(LOADED if second == 65 else QUIET, (), 1, history, second)
         expected = [0] if second >= 65 else []
         assert boxes(history, view=view, dashboard=dashboard) == expected, f"second {second}"
-    before = snapshot(NOON + 40, *quiet)
+    before = snapshot(NOON + 40, *QUIET)
     assert boxes(history.as_of(before), view=view, dashboard=dashboard, now=before) == []
 
 
@@ -187,13 +185,11 @@ def test_a_chart_of_one_second_of_load_does_not_blink(window: ChartWindow) -> No
 def test_load_while_another_screen_was_drawn_has_a_chart_within_seconds(
     window: ChartWindow,
 ) -> None:
-    free = gpu(utilization_gpu=0, memory_used=0, memory_total=80 * GIB)
-    quiet = [of_index(free, index) for index in range(3)]
-    history = seen(quiet, seconds=1801)
-    dashboard, view = Dashboard(history), msgspec.structs.replace(VIEW, window=window)
+    history = seen(QUIET, seconds=1801)
+    dashboard, view = Dashboard(history), replace(VIEW, window=window)
     assert boxes(history, view=view, dashboard=dashboard) == []
-    seen([of_index(BUSY, 0), *quiet[1:]], (), 5, history, 1801)
-    seen(quiet, (), 6, history, 1806)
+    seen(LOADED, (), 5, history, 1801)
+    seen(QUIET, (), 6, history, 1806)
     assert boxes(history, view=view, dashboard=dashboard) == [0]
 
 
@@ -201,17 +197,15 @@ def test_another_window_is_drawn_at_once() -> None:
     history = seen([of_index(BUSY, index) for index in range(8)])
     dashboard, first = Dashboard(history), []
     for window in WINDOWS:
-        view = msgspec.structs.replace(VIEW, window=window)
+        view = replace(VIEW, window=window)
         parts = dashboard.rows(history.latest, view, 200, 50)
         first += re.findall(r"-\d+m", "".join(text for row in parts.graphs for text, _ in row))[:1]
     assert first == ["-1m", "-5m", "-30m", "-5m"]
 
 
 def test_a_tool_that_reads_a_free_gpu_gives_it_no_chart() -> None:
-    free = gpu(utilization_gpu=0, memory_used=0, memory_total=80 * GIB)
-    others = [of_index(free, index) for index in range(1, 8)]
-    history = seen([free, *others], seconds=60)
-    seen([msgspec.structs.replace(free, utilization_gpu=1), *others], (), 1, history, 60)
+    history = seen(QUIET, seconds=60)
+    seen([replace(QUIET[0], utilization_gpu=1), *QUIET[1:]], (), 1, history, 60)
     assert boxes(history) == []
 
 
@@ -219,7 +213,7 @@ def test_a_tool_that_reads_a_free_gpu_gives_it_no_chart() -> None:
 def test_charts_leave_room_for_all_processes_in_the_past_too(height: int) -> None:
     now, history = demo()
     playing = Playing(NOON, NOON - 3600, NOON, False, 1.0, True)
-    past = msgspec.structs.replace(VIEW, timeline=Timeline(playing, (), live=True))
+    past = replace(VIEW, timeline=Timeline(playing, (), live=True))
     for view in (VIEW, past):
         parts = Dashboard(history).rows(now, view, 200, height)
         assert parts.graphs
@@ -244,10 +238,10 @@ def test_a_gpu_that_is_busy_all_the_time_is_a_line_at_its_level() -> None:
 def test_load_and_memory_are_two_lines_in_one_chart_with_names_and_ticks(
     size: tuple[int, int], cards: int
 ) -> None:
-    card = msgspec.structs.replace(BUSY, utilization_gpu=30)
+    card = replace(BUSY, utilization_gpu=30)
     history = seen([of_index(card, index) for index in range(cards)])
     rows = Dashboard(history).rows(history.latest, VIEW, *size).all()
-    text = "\n".join("".join(text for text, _ in row) for row in rows)
+    text = "\n".join(lines_of(rows))
     assert "⠒ util  30%  ─ mem 64.0/80.0G" in text
     for tick in ("100%┤", "50%┤", " 0┼", "now"):
         assert tick in text
@@ -268,10 +262,10 @@ def test_a_tall_chart_has_a_tick_at_each_quarter() -> None:
 def test_the_window_is_that_of_the_view_on_every_chart(size: tuple[int, int]) -> None:
     history = seen([BUSY], seconds=200)
     for window, first in ((MINUTE, "-1m"), (FIVE, "-5m"), (HALF_HOUR, "-30m"), (ALL, "-4m")):
-        text = "\n".join(lines(history, *size, msgspec.structs.replace(VIEW, window=window)))
+        text = "\n".join(lines(history, *size, replace(VIEW, window=window)))
         assert first in text
         assert not re.search(r"\d s\b", text), "no number of seconds of its own"
-        keys = footer_keys(msgspec.structs.replace(VIEW, window=window, has_charts=True), None)
+        keys = footer_keys(replace(VIEW, window=window, has_charts=True), None)
         assert [key.label for key in keys if key.names[0].startswith("chart_") and key.on] == [
             window.label
         ]
@@ -300,7 +294,7 @@ def test_a_chart_with_little_past_shows_the_whole_scale_and_says_since_when() ->
 def test_the_past_has_times_of_day() -> None:
     history = seen([BUSY], seconds=300)
     playing = Playing(NOON + 299, NOON, NOON + 299, False, 1.0, True)
-    past = msgspec.structs.replace(VIEW, timeline=Timeline(playing, (), live=True))
+    past = replace(VIEW, timeline=Timeline(playing, (), live=True))
     text = "\n".join(lines(history, 120, 35, past))
     assert "12:04" in text
     assert "now" not in text.partition("──")[0]
@@ -311,7 +305,7 @@ def test_a_paused_screen_has_times_of_day_and_a_resumed_one_does_not() -> None:
     dashboard = Dashboard(history)
     ends = []
     for paused in (False, True, False):
-        view = msgspec.structs.replace(VIEW, paused=paused)
+        view = replace(VIEW, paused=paused)
         parts = dashboard.rows(history.latest, view, 120, 35)
         charts = "".join(text for row in parts.gpus + parts.graphs for text, _ in row)
         ends.append((" now" in charts, "12:04" in charts))
@@ -339,7 +333,7 @@ def test_a_chart_is_drawn_no_more_than_once_a_second(
     dashboard = Dashboard(history)
     for window in (MINUTE, HALF_HOUR):
         drawn.clear()
-        view = msgspec.structs.replace(VIEW, window=window, interval=0.1)
+        view = replace(VIEW, window=window, interval=0.1)
         for tenth in range(100):
             now = snapshot(NOON + 100 + tenth / 10, *(of_index(BUSY, n) for n in range(cards)))
             history.add(now)
@@ -354,7 +348,7 @@ def test_a_chart_is_drawn_no_more_than_once_a_second(
 @pytest.mark.parametrize("start", [1800, 1809, 1823])
 def test_a_long_chart_shows_what_is_new_within_seconds(start: int, size: tuple[int, int]) -> None:
     history = seen([BUSY], seconds=start)
-    dashboard, view = Dashboard(history), msgspec.structs.replace(VIEW, window=HALF_HOUR)
+    dashboard, view = Dashboard(history), replace(VIEW, window=HALF_HOUR)
 
     def drawn() -> list[str]:
         assert history.latest is not None
@@ -362,7 +356,7 @@ def test_a_long_chart_shows_what_is_new_within_seconds(start: int, size: tuple[i
         return ["".join(part for part, style in row if style == "graph.util") for row in rows]
 
     before = drawn()
-    idle = msgspec.structs.replace(BUSY, utilization_gpu=0)
+    idle = replace(BUSY, utilization_gpu=0)
     # Twice five seconds: the mean of the newest value may first change by less than a dot.
     for second in range(12):
         seen([idle], (), 1, history, start + second)
@@ -375,7 +369,7 @@ def test_a_chart_moves_by_whole_cells_and_its_past_stays() -> None:
     history = History(conditions())
     before: dict[int, list[float | None]] = {}
     for second in range(2400):
-        card = msgspec.structs.replace(BUSY, utilization_gpu=second * second % 101)
+        card = replace(BUSY, utilization_gpu=second * second % 101)
         history.add(snapshot(NOON + second, card))
         if second < 1800:
             continue
@@ -397,7 +391,7 @@ def test_a_chart_of_the_past_has_no_values_of_later() -> None:
     history = seen([BUSY], seconds=1810)
     viewed = history.latest
     assert viewed is not None
-    idle = msgspec.structs.replace(BUSY, utilization_gpu=0)
+    idle = replace(BUSY, utilization_gpu=0)
     seen([idle], (), 30, history, 1810)
     past = history.as_of(viewed)
     end = end_of_chart(past.now, 1800.0, 100)
@@ -410,7 +404,7 @@ def test_a_screen_that_stands_still_keeps_its_charts_when_drawn_anew() -> None:
     end = end_of_chart(history.now, 1800.0, 100)
     ask = (BUSY, "utilization_gpu", 1800.0, 100, end)
     before = UTIL.values(history, *ask)
-    idle = msgspec.structs.replace(BUSY, utilization_gpu=0)
+    idle = replace(BUSY, utilization_gpu=0)
     seen([idle], (), 100, history, 1820)
     assert UTIL.values(history, *ask) == before
 
@@ -442,7 +436,7 @@ def test_a_value_is_drawn_at_its_place_between_the_labels_of_the_axis(rows: int)
         drawn = plot(
             [[]], ["graph.util"], PERCENT, (100.0, None), span, {}, *size, second=[percent]
         )
-        text = ["".join(text for text, _ in row) for row in drawn]
+        text = lines_of(drawn)
         assert "100%┤" in text[0]
         assert " 0┼" in text[rows]
         at = next(y for y in range(rows) if text[y][-1] in "▔─▁")
@@ -453,12 +447,12 @@ def test_a_value_is_drawn_at_its_place_between_the_labels_of_the_axis(rows: int)
 
 
 def test_a_cap_that_is_changed_is_drawn_at_once() -> None:
-    card = msgspec.structs.replace(BUSY, power_draw=300.0, power_limit=700.0)
+    card = replace(BUSY, power_draw=300.0, power_limit=700.0)
     history = seen([card])
     dashboard = Dashboard(history)
     shown = []
     for seconds, limit in ((300.0, 700.0), (300.1, 450.0)):
-        now = snapshot(NOON + seconds, msgspec.structs.replace(card, power_limit=limit))
+        now = snapshot(NOON + seconds, replace(card, power_limit=limit))
         history.add(now)
         rows = dashboard.rows(now, VIEW, 120, 35).all()
         shown.append("".join(text for row in rows for text, _ in row))

@@ -6,13 +6,12 @@ import functools
 import re
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpumon.config.columns import DEFAULT_COLUMNS
 from gpumon.filters.terms import parse_filter
 from gpumon.findings import Finding, FindingKind, Severity, conditions
-from gpumon.makers.demo import DemoSource
 from gpumon.model.allocations import Allocation
 from gpumon.model.processes import ProcessId
 from gpumon.model.snapshot import (
@@ -42,94 +41,63 @@ from gpumon.ui.view.process_table import Listing, sort_processes, visible_column
 from gpumon.ui.view.user_table import USER_COLUMNS
 from tests.build import GIB, NOON, gpu, process
 from tests.build import snapshot as build_snapshot
+from tests.ui.view.drawing import (
+    VIEW,
+    Live,
+    dashboard_of,
+    demo,
+    demo_dashboard,
+    demo_picture,
+    lines_of,
+    of_gpus,
+    picture,
+    seen_at_noon,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from threading import Event
 
     from syrupy.assertion import SnapshotAssertion
 
     from gpumon.model.processes import GpuProcess
 
 
-class Frozen:
-    """A clock that stands still."""
-
-    def time(self) -> float:
-        return NOON
-
-    def monotonic(self) -> float:
-        return 1000.0
-
-    def wait(self, event: Event, timeout: float) -> bool:
-        return event.wait(timeout)
-
-
-@functools.cache
-def demo() -> tuple[Snapshot, History]:
-    """The demo at noon, with all that it has seen; tests share it, and add nothing."""
-    return _seen_at_noon()
-
-
-def _seen_at_noon() -> tuple[Snapshot, History]:
-    source = DemoSource(clock=Frozen())
-    history = History(conditions())
-    for past in source.past():
-        history.add(past)
-    now = source.sample()
-    history.add(now)
-    return now, history
-
-
-def of_cards(count: int) -> Snapshot:
-    """The demo's machine with fewer cards, or with all of them twice."""
-    now, _ = demo()
-    kept = [
-        msgspec.structs.replace(now.gpus[index % 8], index=index, uuid=now.gpus[index % 8].uuid)
-        for index in range(count)
-    ]
-    uuids = {card.uuid for card in kept}
-    processes = tuple(p for p in now.processes if any(use.gpu_uuid in uuids for use in p.uses))
-    return msgspec.structs.replace(now, gpus=tuple(kept), processes=processes)
-
-
-def picture(shown: Snapshot | None, history: History, width: int, height: int) -> str:
-    """The screen as text; every row has its width, and there are as many as lines."""
-    rows = Dashboard(history).rows(shown, View(interval=0.5), width, height).all()
-    assert [row_width(row) for row in rows] == [width] * height
-    return "\n".join("".join(text for text, _ in row).rstrip() for row in rows)
-
-
 pytestmark = pytest.mark.usefixtures("utc")
 
 
 SIZES = [(200, 50), (140, 40), (120, 30), (100, 24), (80, 24), (60, 15), (50, 12), (20, 5)]
+# ``test_same_pictures`` has the others of 1 and 16, cell by cell.
+FEW_AND_MANY = [(140, 40), (120, 30), (80, 24), (60, 15), (20, 5)]
 
 
-@pytest.mark.parametrize("cards", [1, 2, 8, 16])
-@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+@pytest.mark.parametrize(
+    ("size", "cards"),
+    [
+        *((size, cards) for size in SIZES for cards in (2, 8)),
+        *((size, cards) for size in FEW_AND_MANY for cards in (1, 16)),
+    ],
+    ids=lambda value: "x".join(map(str, value)) if isinstance(value, tuple) else None,
+)
 def test_the_dashboard_looks_as_it_did(
     size: tuple[int, int], cards: int, snapshot: SnapshotAssertion
 ) -> None:
-    assert picture(of_cards(cards), demo()[1], *size) == snapshot
+    assert demo_picture(cards, *size) == snapshot
 
 
 def test_the_table_is_drawn_once_a_second_with_its_lists_and_by_the_clock_without() -> None:
-    history = History(conditions())
-    dashboard, view = Dashboard(history), View(interval=0.1)
-    listed_at, drawn, ages = 0.0, [], []
+    screen = Live(View(interval=0.1))
+    listed_at, drawn, ages = 0.0, set(), []
     for tick in range(100):
         now = NOON + 0.75 + tick / 10
         # After four seconds no list comes any more.
         if tick % 10 == 0 and tick < 40:
             listed_at = now
             listed = (process(started_at=NOON - 9, sm=tick),)
-        shown = build_snapshot(now, gpu(), processes=listed, processes_at=listed_at)
-        history.add(shown)
-        row = dashboard.rows(shown, view, 160, 24).processes[1]
-        if row not in drawn:
-            drawn.append(row)
-        age = re.search(r" (\d+)s +", "".join(text for text, _ in row))
+        screen.see(build_snapshot(now, gpu(), processes=listed, processes_at=listed_at))
+        row = screen.table()[1]
+        drawn.add(row)
+        age = re.search(r" (\d+)s +", row)
         assert age is not None
         ages.append(now - (NOON - 9) - int(age[1]))
     assert len(drawn) == 4 + 6
@@ -137,35 +105,31 @@ def test_the_table_is_drawn_once_a_second_with_its_lists_and_by_the_clock_withou
 
 
 def test_where_lists_are_rarer_than_samples_ages_are_those_of_each_sample_a_second() -> None:
-    history = History(conditions())
-    dashboard, view = Dashboard(history), View(interval=1.0)
+    screen = Live(View(interval=1.0))
     came = NOON - 5.5
     for tick in range(1, 40):
         # One is late, the next on time.
         now = NOON + tick + (0.4 if tick % 2 else 0.0)
         if tick % 5 == 1:
             listed, listed_at = (process(started_at=came),), now
-        shown = build_snapshot(now, gpu(), processes=listed, processes_at=listed_at)
-        history.add(shown)
-        rows = dashboard.rows(shown, view, 160, 24).processes
-        assert f" {int(now - came)}s " in "".join(text for text, _ in rows[1])
+        screen.see(build_snapshot(now, gpu(), processes=listed, processes_at=listed_at))
+        assert f" {int(now - came)}s " in screen.table()[1]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("cards", [0, 1, 2, 3, 8, 16, 64])
 def test_every_row_is_whole_at_every_size(cards: int) -> None:
-    shown = of_cards(cards)
-    _, history = demo()
+    shown = of_gpus(cards)
     for width in (1, 2, 19, 40, 59, 60, 61, 79, 83, 99, 132, 177, 231, 300):
         for height in (1, 2, 14, 15, 16, 23, 33, 80):
-            picture(shown, history, width, height)
+            picture(shown, width, height, history=demo()[1])
 
 
 @pytest.mark.parametrize(("width", "height"), [(100, 24), (80, 24)])
 def test_eight_cards_and_eight_processes_are_on_screen_in_a_small_terminal(
     width: int, height: int
 ) -> None:
-    lines = picture(of_cards(8), demo()[1], width, height).splitlines()
+    lines = demo_picture(8, width, height).splitlines()
     assert [line[:8] for line in lines[2:10]] == [f" {index} H100 " for index in range(8)]
     assert all(line.split()[1].isdigit() for line in lines[12:20])
 
@@ -186,8 +150,7 @@ HELD = {0: "ann", 1: "ann", 2: "erin", 3: "bo", 5: "chen"}
 def test_the_state_leads_each_line_and_names_the_main_holder(
     size: tuple[int, int], cards: int
 ) -> None:
-    rows = Dashboard(demo()[1]).rows(of_cards(cards), View(interval=0.5), *size).gpus
-    lines = ["".join(text for text, _ in row) for row in rows]
+    lines = lines_of(demo_dashboard(cards, *size).gpus)
     heading = lines[0].split()
     assert heading[: heading.index("memory") + 2] in (
         ["#", "GPU", "state", "memory", "util"],
@@ -202,7 +165,7 @@ def test_the_state_leads_each_line_and_names_the_main_holder(
 
 @pytest.mark.parametrize("width", [200, 100, 80, 60])
 def test_a_bar_stands_one_space_after_its_figure_and_two_before_the_next(width: int) -> None:
-    lines = picture(of_cards(8), demo()[1], width, 24).splitlines()[2:10]
+    lines = demo_picture(8, width, 24).splitlines()[2:10]
     assert re.search(r"  57\.9/79\.6G ▇+ .*  53% ▇+  +54", lines[0])
     for line in lines:
         for bar in re.findall(r"[G%] (▇+)  ", line):
@@ -212,16 +175,14 @@ def test_a_bar_stands_one_space_after_its_figure_and_two_before_the_next(width: 
 
 
 def test_zero_is_drawn_as_nothing_and_unknown_as_unknown() -> None:
-    lines = picture(of_cards(8), demo()[1], 100, 24).splitlines()
+    lines = demo_picture(8, 100, 24).splitlines()
     assert re.fullmatch(r" 4 H100 ○ free +0\.0/79\.6G +0% +31 +71/700W  ▁{10}", lines[6])
     assert re.fullmatch(r" 6 H100 ✖ LOST since 11:54 \(XID 79\)( +–){5}", lines[8])
 
 
 def test_what_was_before_the_first_sample_is_dotted_in_the_small_graph() -> None:
     now = build_snapshot(NOON, *(gpu(index=index, utilization_gpu=0) for index in range(3)))
-    history = History(conditions())
-    history.add(now)
-    line = picture(now, history, 100, 24).splitlines()[2]
+    line = picture(now, 100, 24).splitlines()[2]
     assert re.search(r"W  ·{9}▁$", line), line
 
 
@@ -234,10 +195,8 @@ def test_who_holds_a_gpu_is_told_as_far_as_it_is_known() -> None:
     assert held["GPU-1"] == ("ann",)
     assert "\x1b" not in "".join(held["GPU-2"])
     refused = gpu(memory_used=31 * GIB, unknown={"processes": Unknown.NO_PERMISSION})
-    now = build_snapshot(NOON, *(msgspec.structs.replace(refused, index=i) for i in range(3)))
-    history = History(conditions())
-    history.add(now)
-    assert "● busy  unattributed 31.0G" in picture(now, history, 100, 24)
+    now = build_snapshot(NOON, *(replace(refused, index=i) for i in range(3)))
+    assert "● busy  unattributed 31.0G" in picture(now, 100, 24)
 
 
 def test_the_user_with_the_most_memory_on_the_gpu_leads_its_holders() -> None:
@@ -253,13 +212,13 @@ def test_the_user_with_the_most_memory_on_the_gpu_leads_its_holders() -> None:
 
 @pytest.mark.parametrize(("cards", "size"), [(8, (100, 24)), (16, (100, 24)), (1, (100, 24))])
 def test_a_watched_gpu_bears_a_mark_until_the_watch_ends(cards: int, size: tuple[int, int]) -> None:
-    shown, dashboard = of_cards(cards), Dashboard(demo()[1])
+    shown, dashboard = of_gpus(cards), Dashboard(demo()[1])
     uuid = shown.gpus[0].uuid
     for watched in (frozenset({uuid}), frozenset()):
         for chosen in (None, uuid):
             view = View(interval=0.5, watched=Watched(watched), gpu=chosen)
             rows = dashboard.rows(shown, view, *size).gpus
-            text = "\n".join("".join(part for part, _ in row) for row in rows)
+            text = "\n".join(lines_of(rows))
             # Sixteen GPUs of the demo are eight twice.
             assert text.count("★") == len(watched) * (2 if cards == 16 else 1)
             start = "▸" if chosen else " "
@@ -289,12 +248,9 @@ def test_the_columns_of_a_line_add_up_to_its_width() -> None:
 def test_every_column_that_can_be_added_shows_its_largest_value_whole() -> None:
     for column in GPU_COLUMNS:
         full = gpu(**{column.key: GPU_METRIC[column.key].possible[1]})
-        now = build_snapshot(NOON, *(msgspec.structs.replace(full, index=i) for i in range(3)))
-        history = History(conditions())
-        history.add(now)
+        now = build_snapshot(NOON, *(replace(full, index=i) for i in range(3)))
         view = View(interval=0.5, columns=(*DEFAULT_COLUMNS, column.key))
-        rows = Dashboard(history).rows(now, view, 200, 24).all()
-        lines = ["".join(text for text, _ in row) for row in rows]
+        lines = lines_of(dashboard_of(now, 200, 24, view).all())
         heading = next(line for line in lines if column.label in line)
         end = heading.index(column.label) + len(column.label)
         text = lines[lines.index(heading) + 1][end - column.width : end]
@@ -310,24 +266,21 @@ def test_numbers_of_the_largest_cards_are_neither_cut_nor_run_together() -> None
         power_draw=1400.0,
         temperature_gpu=101,
     )
-    now = build_snapshot(NOON, *(msgspec.structs.replace(large, index=i) for i in range(3)))
-    history = History(conditions())
-    history.add(now)
+    now = build_snapshot(NOON, *(replace(large, index=i) for i in range(3)))
     for width in (100, 140, 200):
-        assert " 101 1400/1400W " in picture(now, history, width, 15).replace("  ", " ")
-        assert "1003.0/1007.0G" in picture(now, history, width, 15)
+        assert " 101 1400/1400W " in picture(now, width, 15).replace("  ", " ")
+        assert "1003.0/1007.0G" in picture(now, width, 15)
 
 
 def test_a_held_picture_keeps_its_words_while_the_history_goes_on() -> None:
     now, _ = demo()
-    history = History(conditions())
-    history.add(now)
-    dashboard, view = Dashboard(history), View(interval=0.5, paused=True)
-    before = dashboard.rows(now, view, 100, 24).gpus
+    screen = Live(View(interval=0.5, paused=True), 100)
+    screen.see(now)
+    before = screen.draw().gpus
+    idle = tuple(replace(card, utilization_gpu=0) for card in now.gpus)
     for second in range(1, 90):
-        idle = tuple(msgspec.structs.replace(card, utilization_gpu=0) for card in now.gpus)
-        history.add(msgspec.structs.replace(now, time=now.time + second, gpus=idle, processes=()))
-    assert dashboard.rows(now, view, 100, 24).gpus == before
+        screen.history.add(replace(now, time=now.time + second, gpus=idle, processes=()))
+    assert screen.draw().gpus == before
 
 
 @pytest.mark.slow
@@ -335,103 +288,83 @@ def test_a_held_picture_keeps_its_words_while_the_history_goes_on() -> None:
 def test_a_held_picture_keeps_what_it_tells_of_processes_however_it_is_drawn_again(
     listed_ago: float,
 ) -> None:
-    history = History(conditions())
-    dashboard, view = Dashboard(history), View(interval=0.5)
+    screen = Live()
     resting = (process(started_at=NOON - 9.5, sm=0),)
-
-    def drawn(shown: Snapshot, width: int = 160) -> list[str]:
-        table = dashboard.rows(shown, view, width, 24).processes
-        return ["".join(text for text, _ in row) for row in table]
-
     for tick in range(1100):
         # Now and then two lists come in one second of the clock.
         now, listed_at = NOON + tick * 0.24, NOON + tick // 4 * 0.96 - listed_ago
-        held = build_snapshot(now, gpu(), processes=resting, processes_at=listed_at)
-        history.add(held)
+        screen.see(build_snapshot(now, gpu(), processes=resting, processes_at=listed_at))
         if tick >= 1000:
-            live = drawn(held)
-            drawn(held, 150)
-            assert drawn(held) == live
+            live = screen.table()
+            screen.draw(150)
+            assert screen.table() == live
     assert live[1].count("4m ") == 2, "its age and for how long it has been idle"
-    view = msgspec.structs.replace(view, paused=True)
-    drawn(held)
+    screen.change(paused=True)
+    screen.draw()
     for tick in range(1100, 1500):
-        history.add(build_snapshot(NOON + tick * 0.24, gpu(), processes_at=NOON + tick * 0.24))
-    view = msgspec.structs.replace(view, cursor=resting[0].id)
-    drawn(held, 150)
-    assert drawn(held)[1].replace("▸", " ") == live[1]
+        screen.history.add(build_snapshot(NOON + tick * 0.24))
+    screen.change(cursor=resting[0].id)
+    screen.draw(150)
+    assert screen.table()[1].replace("▸", " ") == live[1]
 
 
 @pytest.mark.slow
 def test_users_of_a_held_picture_are_those_of_its_moment_however_late_asked_for() -> None:
-    history = History(conditions())
-    dashboard, view = Dashboard(history), View(interval=0.5, listing=Listing.USERS)
+    screen = Live(View(interval=0.5, listing=Listing.USERS))
     # Between the newest list and the moment it becomes seven minutes old.
     resting = (process(started_at=NOON - 58.8),)
 
-    def seen(second: float) -> Snapshot:
-        now = NOON + second
-        shown = build_snapshot(now, gpu(), processes=resting, processes_at=NOON + int(second))
-        history.add(shown)
-        return shown
-
-    def drawn() -> str:
-        row = dashboard.rows(held, view, 160, 24).processes[1]
-        return "".join(text for text, _ in row)
+    def at(half: int) -> Snapshot:
+        listed_at = NOON + half // 2
+        return build_snapshot(NOON + half / 2, processes=resting, processes_at=listed_at)
 
     for half in range(361 * 2):
-        held = seen(half / 2)
-        told = drawn()
-    assert " 0.1 " in told
-    view = msgspec.structs.replace(view, listing=Listing.PROCESSES)
+        screen.see(at(half))
+        live = screen.table()[1]
+    assert " 0.1 " in live
+    screen.change(listing=Listing.PROCESSES)
     # Of a new list nobody asks for users while it is fresh.
     for half in range(361 * 2, 362 * 2):
-        held = seen(half / 2)
-        drawn()
-    view = msgspec.structs.replace(view, paused=True)
-    drawn()
+        screen.see(at(half))
+        screen.draw()
+    screen.change(paused=True)
+    screen.draw()
     for half in range(362 * 2, 2000 * 2):
-        seen(half / 2)
-    view = msgspec.structs.replace(view, listing=Listing.USERS)
-    assert drawn() == told
+        screen.history.add(at(half))
+    screen.change(listing=Listing.USERS)
+    assert screen.table()[1] == live
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("listing", [Listing.PROCESSES, Listing.USERS])
+@pytest.mark.parametrize(
+    ("listing", "shown", "changes"),
+    [
+        (Listing.PROCESSES, "≥5m", [{"top": 30, "follows_cursor": False}]),
+        (Listing.USERS, "0.1", [{"listing": Listing.PROCESSES}, {"listing": Listing.USERS}]),
+    ],
+    ids=["for how long it has been idle", "for how long the user has had the GPU"],
+)
 def test_what_was_out_of_sight_when_the_picture_was_held_is_told_by_that_moment_too(
-    listing: Listing,
+    listing: Listing, shown: str, changes: list[dict[str, object]]
 ) -> None:
-    history = History(conditions())
-    dashboard, view = Dashboard(history), View(interval=1.0, listing=listing)
+    screen = Live(View(interval=1.0, listing=listing))
     resting = tuple(process(pid, started_at=NOON - 60, sm=0) for pid in range(4000, 4045))
 
-    def seen(second: int) -> Snapshot:
-        now = NOON + second
-        shown = build_snapshot(now, gpu(), processes=resting, processes_at=now)
-        history.add(shown)
-        return shown
-
-    def drawn(view: View) -> list[list[str]]:
-        rows = dashboard.rows(held, view, 160, 24).processes
-        return ["".join(text for text, _ in row).split()[3:] for row in rows[1:]]
-
     for second in range(360):
-        held = seen(second)
+        screen.see(build_snapshot(NOON + second, processes=resting))
         # What is only counted while it is drawn would begin here.
         if second < 2 or second > 350:
-            live = drawn(view)[0]
-    told = {"≥5m"} if listing is Listing.PROCESSES else {"0.1"}
-    assert told <= set(live), "for how long it has been idle, and the user has had the GPU"
-    view = msgspec.structs.replace(view, paused=True)
-    drawn(view)
+            live = screen.table()[1].split()[3:]
+    assert shown in live
+    screen.change(paused=True)
+    screen.draw()
     for second in range(360, 2000):
-        seen(second)
-    view = msgspec.structs.replace(view, interval=4.0)
-    if listing is Listing.USERS:
-        drawn(msgspec.structs.replace(view, listing=Listing.PROCESSES))
-    else:
-        view = msgspec.structs.replace(view, top=30, follows_cursor=False)
-    assert drawn(view)[0] == live
+        screen.history.add(build_snapshot(NOON + second, processes=resting))
+    screen.change(interval=4.0)
+    for change in changes:
+        screen.change(**change)
+        held = screen.table()[1].split()[3:]
+    assert held == live
 
 
 @pytest.mark.slow
@@ -441,57 +374,46 @@ def test_what_was_out_of_sight_when_the_picture_was_held_is_told_by_that_moment_
 def test_the_graphs_of_a_held_picture_stay_what_they_are(
     cards: int, interval: float, ticks: int
 ) -> None:
-    history = History(conditions())
-    dashboard, view = Dashboard(history), View(interval=interval, host_strip=True)
+    screen = Live(View(interval=interval, host_strip=True), 200, 50)
 
-    def seen(tick: int, percent: int) -> Snapshot:
+    def at(tick: int, percent: int) -> Snapshot:
         host = Host("ada", cpu_percent=percent, memory_total=100, memory_used=percent)
-        all_ = [gpu(index=index, utilization_gpu=percent) for index in range(cards)]
-        shown = build_snapshot(NOON + tick * interval, *all_)
-        shown = msgspec.structs.replace(shown, host=host)
-        history.add(shown)
-        return shown
+        gpus = [gpu(index=index, utilization_gpu=percent) for index in range(cards)]
+        return replace(build_snapshot(NOON + tick * interval, *gpus), host=host)
 
-    def drawn(width: int = 200) -> tuple[list[Row], ...]:
-        parts = dashboard.rows(held, view, width, 50)
+    def graphs(width: int = 200) -> tuple[list[Row], ...]:
+        parts = screen.draw(width)
         return list(parts.gpus), list(parts.graphs), list(parts.host)
 
     for tick in range(ticks + 1):
-        held = seen(tick, 11)
+        screen.see(at(tick, 11))
         if tick < 2 or tick > ticks - 5:
-            live = drawn()
+            live = graphs()
     # What comes in the same second is in the newest bucket too.
     for later in range(ticks + 1, ticks + 20):
-        seen(later, 95)
-    drawn(150)
-    assert drawn() == live
+        screen.history.add(at(later, 95))
+    graphs(150)
+    assert graphs() == live
 
 
 def test_a_picture_that_is_still_held_when_another_takes_its_place_is_that_one() -> None:
-    history = History(conditions())
-    dashboard, view = Dashboard(history), View(interval=1.0, paused=True)
-
-    def drawn(shown: Snapshot) -> str:
-        rows = dashboard.rows(shown, view, 160, 24).processes
-        return "".join(text for text, _ in rows[1])
-
+    screen = Live(View(interval=1.0, paused=True))
     for second in (0, 1):
-        now = NOON + second
         resting = (process(started_at=NOON - 7.5),)
-        shown = build_snapshot(now, gpu(), processes=resting, processes_at=now)
-        history.add(shown)
-        assert f" {7 + second}s " in drawn(shown)
+        screen.see(build_snapshot(NOON + second, processes=resting))
+        assert f" {7 + second}s " in screen.table()[1]
 
 
 @pytest.mark.parametrize("second", range(20))
 def test_the_first_sample_of_all_is_in_the_graph_of_a_line_at_once(second: int) -> None:
     cards = [gpu(index=index, utilization_gpu=95) for index in range(24)]
     shown = build_snapshot(NOON + second + 0.7, *cards)
-    history = History(conditions())
-    history.add(shown)
-    (line, *_) = Dashboard(history).rows(shown, View(interval=2.0), 200, 50).gpus[1:]
+    (line, *_) = dashboard_of(shown, 200, 50, View(interval=2.0)).gpus[1:]
     (graph,) = [text for text, style in line if style == "graph.other"]
     assert graph.strip("· ")
+
+
+PLAYING = Playing(NOON, NOON - 60, NOON + 60, playing=False, speed=1.0, at_end=False)
 
 
 def test_what_led_to_a_moment_of_the_past_is_told_as_soon_as_it_is_known() -> None:
@@ -510,26 +432,19 @@ def test_what_led_to_a_moment_of_the_past_is_told_as_soon_as_it_is_known() -> No
     history.add(now)
     for process_ in now.processes:
         if (spell := past.process_idle(process_.id)) is not None:
-            began[process_.id] = msgspec.structs.replace(spell, since=spell.last - 600)
-    playing = Playing(
-        position=NOON, first=NOON - 60, last=NOON + 60, playing=False, speed=1.0, at_end=False
-    )
+            began[process_.id] = replace(spell, since=spell.last - 600)
     dashboard = Dashboard(history)
 
     def drawn(*, settled: bool) -> tuple[str, str]:
-        timeline = Timeline(playing, (), live=True, complete=settled)
+        timeline = Timeline(PLAYING, (), live=True, complete=settled)
         parts = dashboard.rows(now, View(interval=0.5, timeline=timeline), 160, 30)
-        cards, table = (
-            "\n".join("".join(text for text, _ in row) for row in rows)
-            for rows in (parts.gpus, parts.processes)
-        )
-        return cards, table
+        return "\n".join(lines_of(parts.gpus)), "\n".join(lines_of(parts.processes))
 
     cards, table = drawn(settled=False)
     assert "● …" in cards
     assert " 10m " in table
     for process_id, spell in began.items():
-        began[process_id] = msgspec.structs.replace(spell, since=spell.last - 7260)
+        began[process_id] = replace(spell, since=spell.last - 7260)
     # It is still the same sample in the same history.
     cards, table = drawn(settled=True)
     assert "● busy" in cards
@@ -538,25 +453,14 @@ def test_what_led_to_a_moment_of_the_past_is_told_as_soon_as_it_is_known() -> No
 
 @pytest.mark.parametrize("in_gap", [False, True])
 def test_what_is_older_than_the_moment_is_said_to_be(*, in_gap: bool) -> None:
-    now, history = demo()
-    playing = Playing(
-        position=NOON,
-        first=NOON - 60,
-        last=NOON + 60,
-        playing=False,
-        speed=1.0,
-        at_end=False,
-        in_gap=in_gap,
-    )
-    view = View(interval=0.5, timeline=Timeline(playing, (), live=True))
-    (header,) = Dashboard(history).rows(now, view, 120, 30).header
-    told = "".join(text for text, _ in header)
-    assert ("no sample since 12:00:00" in told) is in_gap
-    assert "12:00:00" in told
+    timeline = Timeline(replace(PLAYING, in_gap=in_gap), (), live=True)
+    (row,) = demo_dashboard(8, 120, 30, View(interval=0.5, timeline=timeline)).header
+    assert ("no sample since 12:00:00" in text_of(row)) is in_gap
+    assert "12:00:00" in text_of(row)
 
 
 def test_sixteen_cards_leave_a_third_of_the_screen_to_the_processes() -> None:
-    lines = picture(of_cards(16), demo()[1], 100, 24).splitlines()
+    lines = demo_picture(16, 100, 24).splitlines()
     rule = next(y for y, line in enumerate(lines) if line.startswith("──"))
     assert len(lines) - 2 - rule >= 7
     cards = " ".join(lines[2:rule])
@@ -568,9 +472,8 @@ def test_sixteen_cards_leave_a_third_of_the_screen_to_the_processes() -> None:
 def test_tall_panels_leave_their_rows_to_all_processes_and_cut_nothing(
     cards: int, size: tuple[int, int]
 ) -> None:
-    shown, history = of_cards(cards), History(conditions())
-    history.add(shown)
-    lines = picture(shown, history, *size).splitlines()
+    shown = of_gpus(cards)
+    lines = picture(shown, *size).splitlines()
     rule = next(y for y, line in enumerate(lines) if line.startswith("──"))
     assert len(shown.processes) <= size[1] - rule - 3 <= len(shown.processes) + 2
     assert not any("…" in line for line in lines[1:rule])
@@ -580,10 +483,9 @@ def test_tall_panels_leave_their_rows_to_all_processes_and_cut_nothing(
 @pytest.mark.parametrize("cards", [1, 2])
 @pytest.mark.parametrize("size", [(80, 24), (100, 24), (120, 40), (200, 50)])
 def test_a_panel_says_state_and_holder_first(cards: int, size: tuple[int, int]) -> None:
-    now, history = of_cards(cards), demo()[1]
     titles = [
-        "".join(text for text, _ in row)
-        for row in Dashboard(history).rows(now, View(interval=0.5), *size).gpus
+        text_of(row)
+        for row in demo_dashboard(cards, *size).gpus
         if any(style == "panel.title" for _, style in row)
     ]
     assert [re.sub(" +", " ", title[:55]).strip() for title in titles] == [
@@ -599,9 +501,8 @@ def test_a_panel_says_state_and_holder_first(cards: int, size: tuple[int, int]) 
 def test_few_cards_on_a_large_terminal_have_all_charts_and_leave_no_row_blank(
     cards: int, size: tuple[int, int]
 ) -> None:
-    shown, history = of_cards(cards), History(conditions())
-    history.add(shown)
-    lines = picture(shown, history, *size).splitlines()
+    shown = of_gpus(cards)
+    lines = picture(shown, *size).splitlines()
     text = "\n".join(lines)
     for caption in (r"util +\d+%", r"mem +[\d.]+/79.6G", r"power +\d+/700W", r"temperature +\d"):
         assert len(re.findall(rf" {caption}", text)) == cards
@@ -610,106 +511,91 @@ def test_few_cards_on_a_large_terminal_have_all_charts_and_leave_no_row_blank(
 
 
 def test_the_state_of_a_card_is_whole_where_cards_stand_side_by_side() -> None:
-    assert "31G unattr" in picture(of_cards(16), demo()[1], 100, 24)
+    assert "31G unattr" in demo_picture(16, 100, 24)
 
 
 def test_the_cursor_among_the_cards_leaves_a_space_before_the_name() -> None:
     for cards in (8, 16):
-        shown = of_cards(cards)
+        shown = of_gpus(cards)
         for card in shown.gpus[-2:]:
             card_uuid = f"only {card.index}"
-            alone = msgspec.structs.replace(card, uuid=card_uuid)
-            now = msgspec.structs.replace(
-                shown, gpus=tuple(alone if one is card else one for one in shown.gpus)
-            )
+            alone = replace(card, uuid=card_uuid)
+            now = replace(shown, gpus=tuple(alone if one is card else one for one in shown.gpus))
             view = View(interval=0.5, gpu=card_uuid)
             rows = Dashboard(demo()[1]).rows(now, view, 120, 40).gpus
-            assert any("".join(t for t, _ in row).startswith(f"▸{card.index} H") for row in rows)
+            assert any(text_of(row).startswith(f"▸{card.index} H") for row in rows)
 
 
 def test_what_is_wrong_comes_first_where_not_all_cards_fit() -> None:
-    lines = picture(of_cards(8), demo()[1], 30, 5).splitlines()
+    lines = demo_picture(8, 30, 5).splitlines()
     assert "DEMO" in lines[0]
     assert "✖ LOST" in lines[1]
     assert "▲" in lines[2]
     assert lines[4] == "… 5 more GPUs"
-    assert "✖" in picture(of_cards(8), demo()[1], 30, 1)
+    assert "✖" in demo_picture(8, 30, 1)
 
 
 def test_a_hidden_card_is_named_in_the_colour_of_how_bad_it_is() -> None:
-    now, history = demo()
-    view = View(interval=0.5, host_strip=True)
-    rule = Dashboard(history).rows(now, view, 60, 15).rule[0]
+    rule = demo_dashboard(8, 60, 15, View(interval=0.5, host_strip=True)).rule[0]
     assert (" ↓1 more GPU (Shift+↑↓) ", "strong") in rule
     assert ("GPU 7: 31G unattr ", "state.warning") in rule
 
 
+USERS = View(interval=0.5, listing=Listing.USERS)
+
+
 def test_a_share_that_is_no_whole_percent_is_not_none() -> None:
     now, history = demo()
-    well = tuple(card for card in now.gpus if card.status is GpuStatus.OK)
-    now = msgspec.structs.replace(now, gpus=well)
-    view = View(interval=0.5, listing=Listing.USERS)
-    rows = Dashboard(history).rows(now, view, 120, 30).all()
-    text = "\n".join("".join(text for text, _ in row) for row in rows)
-    assert re.search(r"gina .* 1\.2G +<1%", text)
+    well = tuple(gpu for gpu in now.gpus if gpu.status is GpuStatus.OK)
+    parts = dashboard_of(replace(now, gpus=well), 120, 30, USERS, history)
+    assert re.search(r"gina .* 1\.2G +<1%", "\n".join(lines_of(parts.processes)))
 
 
 def test_a_small_share_that_may_be_larger_is_more_than_zero() -> None:
     lost = gpu(index=1, status=GpuStatus.LOST, memory_used=None)
     now = build_snapshot(NOON, gpu(), lost, processes=(process(memory_used=GIB // 4),))
-    history = History(conditions())
-    history.add(now)
-    view = View(interval=0.5, listing=Listing.USERS)
-    rows = Dashboard(history).rows(now, view, 100, 24).processes
-    assert re.search(r"ann .* 256M +>0% ", "".join(text for text, _ in rows[1]))
+    row = dashboard_of(now, view=USERS).processes[1]
+    assert re.search(r"ann .* 256M +>0% ", text_of(row))
 
 
 def test_a_broken_card_out_of_sight_is_named() -> None:
     broken = gpu(index=15, status=GpuStatus.LOST, memory_used=None, utilization_gpu=None)
     now = build_snapshot(NOON, *(gpu(index=index) for index in range(15)), broken)
-    history = History(conditions())
-    history.add(now)
-    assert "↓3 more GPUs (Shift+↑↓) GPU 15: LOST" in picture(now, history, 80, 24)
-    dashboard, view = Dashboard(history), View(interval=0.5, gpus_top=3)
-    rule = dashboard.rows(now, view, 80, 24).rule[0]
-    assert "LOST" not in "".join(text for text, _ in rule)
+    assert "↓3 more GPUs (Shift+↑↓) GPU 15: LOST" in picture(now, 80, 24)
+    rule = dashboard_of(now, 80, 24, View(interval=0.5, gpus_top=3)).rule[0]
+    assert "LOST" not in text_of(rule)
 
 
 def test_which_of_the_processes_are_in_sight_is_told_where_not_all_are() -> None:
-    now, history = demo()
-    dashboard = Dashboard(history)
-    texts = []
-    for top in (0, 4, 99):
-        view = View(interval=0.5, top=top)
-        rule = dashboard.rows(now, view, 100, 24).rule[0]
-        texts.append("".join(text for text, _ in rule)[-13:].strip("─ "))
-    assert texts == ["1–11 of 18", "5–15 of 18", "8–18 of 18"]
-    whole = dashboard.rows(now, view, 100, 50).rule[0]
-    assert not re.search(r"\d–\d+ of", "".join(text for text, _ in whole))
+    views = [View(interval=0.5, top=top) for top in (0, 4, 99)]
+    rules = [text_of(demo_dashboard(view=view).rule[0]) for view in views]
+    counts = [rule[-13:].strip("─ ") for rule in rules]
+    assert counts == ["1–11 of 18", "5–15 of 18", "8–18 of 18"]
+    whole = demo_dashboard(height=50, view=views[-1]).rule[0]
+    assert not re.search(r"\d–\d+ of", text_of(whole))
 
 
 @pytest.mark.parametrize("width", [60, 80, 100])
 def test_which_processes_are_in_sight_is_told_before_any_sum(width: int) -> None:
     for narrowing in (ProcessFilter(), ProcessFilter(filter=parse_filter("!root"))):
         view = View(interval=0.5, narrowing=narrowing)
-        rule = Dashboard(demo()[1]).rows(of_cards(16), view, width, 24).rule[0]
-        assert re.search(r" 1–\d+ of 1\d $", "".join(text for text, _ in rule))
+        rule = demo_dashboard(16, width, 24, view).rule[0]
+        assert re.search(r" 1–\d+ of 1\d $", text_of(rule))
 
 
 @functools.cache
 def demo_with_unused_allocation() -> tuple[Snapshot, History]:
-    now, history = _seen_at_noon()
+    now, history = seen_at_noon()
     unused = Allocation("slurm", "7", "finn", (now.gpus[4].uuid,))
-    now = msgspec.structs.replace(now, allocations=(*(now.allocations or ()), unused))
+    now = replace(now, allocations=(*(now.allocations or ()), unused))
     history.add(now)
     return now, history
 
 
 def users_listed(*, sort: Sort, width: int = 100) -> list[str]:
     now, history = demo_with_unused_allocation()
-    view = View(interval=0.5, listing=Listing.USERS, sort=sort)
-    parts = Dashboard(history).rows(now, view, width, 40)
-    return ["".join(text for text, _ in row) for row in (*parts.rule, *parts.processes)]
+    parts = dashboard_of(now, width, 40, replace(USERS, sort=sort), history)
+    return lines_of([*parts.rule, *parts.processes])
 
 
 @pytest.mark.slow
@@ -736,42 +622,36 @@ def test_the_list_of_users_says_since_when_it_counts() -> None:
         assert " 18 processes · GPU-HOURS since 08:00 " in rule
 
 
-def test_mig_instances_stand_under_their_card(snapshot: SnapshotAssertion) -> None:
-    instances = tuple(
-        MigInstance(
-            uuid=f"MIG-{index}",
-            index=index,
-            gpu_instance=7 + index,
-            compute_instance=0,
-            profile="1g.10gb",
-            memory_total=10 * GIB,
-            memory_used=index * GIB,
-        )
-        for index in range(3)
+def instance(index: int, used: int) -> MigInstance:
+    """An eighth of a GPU."""
+    return MigInstance(
+        *(f"MIG-{index}", index, 7 + index, 0, "1g.10gb"), memory_total=10 * GIB, memory_used=used
     )
+
+
+def inside(one: GpuProcess, gpu_instance: int) -> GpuProcess:
+    """The process in an instance of its GPU."""
+    (use,) = one.uses
+    return replace(one, uses=(replace(use, instance=(gpu_instance, 0)),))
+
+
+def test_mig_instances_stand_under_their_card(snapshot: SnapshotAssertion) -> None:
+    instances = tuple(instance(index, index * GIB) for index in range(3))
     card = gpu(mig_mode=True, mig=instances, utilization_gpu=None)
-    user = process(memory_used=2 * GIB, sm=None)
-    use = msgspec.structs.replace(user.uses[0], instance=(9, 0))
-    user = msgspec.structs.replace(user, uses=(use,))
+    user = inside(process(memory_used=2 * GIB, sm=None), 9)
     now = build_snapshot(NOON, card, gpu(index=1), processes=(user,))
-    history = History(conditions())
-    history.add(now)
-    assert picture(now, history, 100, 24) == snapshot
+    assert picture(now, 100, 24) == snapshot
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
 def test_a_mig_device_has_one_name_on_lines_and_in_the_process_table(width: int) -> None:
-    instance = MigInstance("MIG-1", 3, 7, 0, "1g.10gb", memory_total=10 * GIB, memory_used=GIB)
-    card = gpu(index=1, uuid="GPU-1", mig_mode=True, mig=(instance,))
-    use = msgspec.structs.replace(process().uses[0], gpu_uuid="GPU-1", gpu_index=1, instance=(7, 0))
-    also = msgspec.structs.replace(process().uses[0], gpu_uuid="GPU-0", gpu_index=0)
-    inside = msgspec.structs.replace(process(100), uses=(also, use))
-    moved = msgspec.structs.replace(use, instance=(9, 0))
-    elsewhere = msgspec.structs.replace(process(200), uses=(moved,))
-    now = build_snapshot(NOON, gpu(), card, processes=(inside, elsewhere))
-    history = History(conditions())
-    history.add(now)
-    text = picture(now, history, width, 24)
+    third = replace(instance(3, GIB), gpu_instance=7)
+    card = gpu(index=1, mig_mode=True, mig=(third,))
+    there = inside(process(100, gpus=(1,)), 7)
+    both = replace(there, uses=(*process(gpus=(0,)).uses, *there.uses))
+    elsewhere = inside(process(200, gpus=(1,)), 9)
+    now = build_snapshot(NOON, gpu(), card, processes=(both, elsewhere))
+    text = picture(now, width, 24)
     assert re.search(r"└ MIG 1:3 ", text)
     assert re.search(r" 0,1:3 +100 ", text)
     assert re.search(r" 1:– +200 ", text)
@@ -779,53 +659,38 @@ def test_a_mig_device_has_one_name_on_lines_and_in_the_process_table(width: int)
 
 
 def test_the_mig_devices_of_a_held_picture_keep_their_state_while_the_history_goes_on() -> None:
-    history = History(conditions())
-    dashboard, view = Dashboard(history), View(interval=0.5, paused=True)
+    screen = Live(View(interval=0.5, paused=True))
 
-    def seen(second: int, used: int, *processes: GpuProcess) -> Snapshot:
-        instance = MigInstance(
-            uuid="MIG-0",
-            index=0,
-            gpu_instance=7,
-            compute_instance=0,
-            memory_total=10 * GIB,
-            memory_used=used,
-        )
-        card = gpu(mig_mode=True, mig=(instance,), utilization_gpu=None)
-        shown = build_snapshot(NOON + second, card, processes=processes)
-        history.add(shown)
-        return shown
+    def at(second: int, used: int, *processes: GpuProcess) -> Snapshot:
+        card = gpu(mig_mode=True, mig=(instance(0, used),), utilization_gpu=None)
+        return build_snapshot(NOON + second, card, processes=processes)
 
-    def drawn(shown: Snapshot, width: int) -> str:
-        rows = dashboard.rows(shown, view, width, 24).gpus
-        return "".join(text for text, _ in rows[2])
+    def device(width: int) -> str:
+        return text_of(screen.draw(width).gpus[2])
 
-    held = seen(0, 0)
-    assert "MIG 0:0 ○ free" in drawn(held, 100)
-    use = msgspec.structs.replace(process().uses[0], instance=(7, 0))
-    worker = msgspec.structs.replace(process(), uses=(use,))
+    screen.see(at(0, 0))
+    assert "MIG 0:0 ○ free" in device(100)
     for second in range(1, 20):
-        now = seen(second, 2 * GIB, worker)
-    assert "MIG 0:0 ○ free" in drawn(held, 120)
-    assert "MIG 0:0 ○ free" in drawn(held, 100)
-    assert re.search(r"MIG 0:0 ● busy  ann", drawn(now, 100))
+        screen.history.add(at(second, 2 * GIB, inside(process(), 7)))
+    assert "MIG 0:0 ○ free" in device(120)
+    assert "MIG 0:0 ○ free" in device(100)
+    screen.see(at(20, 2 * GIB, inside(process(), 7)))
+    assert re.search(r"MIG 0:0 ● busy  ann", device(100))
 
 
 def test_no_cards_say_why_and_what_to_do(snapshot: SnapshotAssertion) -> None:
     trouble = Trouble("The NVIDIA driver is not loaded.", "Load it with `modprobe nvidia`.")
-    now = msgspec.structs.replace(build_snapshot(), gpus=(), trouble=trouble)
-    assert picture(now, History(conditions()), 80, 15) == snapshot
-    assert "The NVIDIA driver is not" in picture(now, History(conditions()), 30, 5)
-    assert "Waiting" in picture(None, History(conditions()), 80, 24)
+    now = replace(build_snapshot(), gpus=(), trouble=trouble)
+    assert picture(now, 80, 15) == snapshot
+    assert "The NVIDIA driver is not" in picture(now, 30, 5)
+    assert "Waiting" in picture(None, 80, 24)
 
 
 def test_a_silent_card_turns_the_clock_into_its_silence() -> None:
     card = gpu(status=GpuStatus.NO_ANSWER, sampled_at=NOON - 4, status_since=NOON - 4)
-    silent = msgspec.structs.replace(card, index=3, uuid="GPU-3")
+    silent = replace(card, index=3, uuid="GPU-3")
     now = build_snapshot(NOON, *(gpu(index=index) for index in range(3)), silent)
-    history = History(conditions())
-    history.add(now)
-    lines = picture(now, history, 100, 24).splitlines()
+    lines = picture(now, 100, 24).splitlines()
     assert "GPU 3: no answer for 4 s" in lines[0]
     assert "no answer" in next(line for line in lines if line.startswith(" 3 H100"))
 
@@ -833,7 +698,7 @@ def test_a_silent_card_turns_the_clock_into_its_silence() -> None:
 def test_the_cursor_survives_every_sort_and_ends_with_its_process() -> None:
     now, history = demo()
     dashboard = Dashboard(history)
-    chosen = dashboard.rows(now, View(interval=0.5), 100, 24).layout.entries[5].key
+    chosen = dashboard.rows(now, VIEW, 100, 24).layout.entries[5].key
     assert isinstance(chosen, ProcessId)
     for column in PROCESS_COLUMNS:
         for descending in (True, False):
@@ -841,9 +706,9 @@ def test_the_cursor_survives_every_sort_and_ends_with_its_process() -> None:
             rows = dashboard.rows(now, view, 100, 24).processes
             marked = [row for row in rows if row[0][0] == "▸"]
             assert len(marked) == 1
-            assert f" {chosen.pid} " in "".join(text for text, _ in marked[0])
+            assert f" {chosen.pid} " in text_of(marked[0])
     left = tuple(p for p in now.processes if p.id != chosen)
-    parts = dashboard.rows(msgspec.structs.replace(now, processes=left), view, 100, 24)
+    parts = dashboard.rows(replace(now, processes=left), view, 100, 24)
     assert parts.layout.view.cursor is None
 
 
@@ -870,7 +735,7 @@ def test_unknown_values_sort_last_in_both_directions() -> None:
 
 def test_commands_are_sorted_as_they_are_shown() -> None:
     ran = [
-        msgspec.structs.replace(process(pid=pid), command=(program, "x"))
+        replace(process(pid=pid), command=(program, "x"))
         for pid, program in ((1, "/usr/bin/zsh"), (2, "/opt/z/abc"), (3, "bash"))
     ]
     ordered = sort_processes(ran, Sort("command", descending=False), RowContext(NOON))
@@ -895,14 +760,12 @@ def test_every_column_sorts_any_mixture() -> None:
 def test_a_process_that_is_not_visible_here_says_so() -> None:
     hidden = process(visible=False, user=None, start_time=None, started_at=None)
     now = build_snapshot(processes=(hidden,))
-    history = History(conditions())
-    history.add(now)
-    assert "(not visible here)" in picture(now, history, 100, 24)
+    assert "(not visible here)" in picture(now, 100, 24)
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_who_is_idle_is_told_in_a_narrow_terminal_too(width: int) -> None:
-    assert " IDLE " in picture(*demo(), width, 40)
+    assert " IDLE " in demo_picture(8, width, 40)
 
 
 def test_the_memory_and_the_command_are_the_last_columns_to_go() -> None:
@@ -916,10 +779,8 @@ def test_the_memory_and_the_command_are_the_last_columns_to_go() -> None:
 
 
 def test_a_tiny_screen_shows_whole_amounts_alone() -> None:
-    now, history = demo()
-
     def amounts(width: int) -> list[str]:
-        lines = picture(now, history, width, 12).splitlines()[1:9]
+        lines = demo_picture(8, width, 12).splitlines()[1:9]
         ends = (
             re.search(r"(?:\d%|–) *([\d./]+G)?(?: +\d+°C)?(?: +\d+W)?[ –]*$", line)
             for line in lines
@@ -934,12 +795,11 @@ def test_a_tiny_screen_shows_whole_amounts_alone() -> None:
 
 
 def test_a_low_wide_screen_uses_its_width() -> None:
-    now, history = demo()
-    lines = picture(now, history, 80, 8).splitlines()
+    lines = demo_picture(8, 80, 8).splitlines()
     assert re.search(r"hot: SW thermal.* erin 76.9G +\d+%  +76.9/79.6G +\d+°C +\d+W$", lines[2])
     assert all(len(line) == 80 for line in lines[1:7])
     assert lines[7] == "… 2 more GPUs"
-    wide = picture(now, history, 200, 6).splitlines()
+    wide = demo_picture(8, 200, 6).splitlines()
     assert len(re.findall(r"/79\.6G", "\n".join(wide[1:]))) == 7, "all that is known, side by side"
 
 
@@ -965,103 +825,86 @@ def test_a_name_is_cut_to_what_tells_the_model(name: str, core: str) -> None:
     assert core_name(name) == core
 
 
-def words_of(state: Finding, holder: Sequence[str], width: int) -> str:
-    fields = state_fields(state, holder, width)
-    assert row_width(fields) == width
-    return "".join(text for text, _ in fields).rstrip()
-
-
 BUSY = Finding(FindingKind.WORKING, "GPU-0", Severity.QUIET, "", "busy", "busy")
 FREE = Finding(FindingKind.FREE, "GPU-0", Severity.GOOD, "", "free", "free")
-STUCK = Finding(
-    FindingKind.STUCK, "GPU-0", Severity.WARNING, "", "stuck? 100% at 17% power, 21m", "stuck?"
+STUCK = replace(
+    BUSY,
+    kind=FindingKind.STUCK,
+    severity=Severity.WARNING,
+    short="stuck? 100% at 17% power, 21m",
+    brief="stuck?",
 )
-LOST = Finding(
-    FindingKind.LOST, "GPU-0", Severity.CRITICAL, "", "LOST since 11:54 (XID 79)", "LOST"
+LOST = replace(
+    BUSY,
+    kind=FindingKind.LOST,
+    severity=Severity.CRITICAL,
+    short="LOST since 11:54 (XID 79)",
+    brief="LOST",
 )
-STRAY = Finding(
-    FindingKind.UNATTRIBUTED,
-    "GPU-0",
-    Severity.WARNING,
-    "",
-    "31G stray: orphan 17 of bo",
-    "31G stray",
+STRAY = replace(
+    STUCK, kind=FindingKind.UNATTRIBUTED, short="31G stray: orphan 17 of bo", brief="31G stray"
 )
 HOLDER = ("ann 48.5G, dara 9.4G", "ann 48.5G +1", "ann +1", "ann")
 
 
 @pytest.mark.parametrize(
-    ("state", "width", "words"),
+    ("state", "holder", "width", "words"),
     [
-        (STUCK, 40, "▲ stuck? 100% at 17% power, 21m"),
-        (STUCK, 30, "▲ stuck? 100% at 17% power"),
-        (STUCK, 11, "▲ stuck?"),
-        (LOST, 20, "✖ LOST since 11:54"),
-        (LOST, 11, "✖ LOST"),
-        (LOST, 5, "✖ LO…"),
-    ],
-)
-def test_a_state_loses_its_last_clause_before_it_becomes_brief(
-    state: Finding, width: int, words: str
-) -> None:
-    assert words_of(state, (), width) == words
-
-
-@pytest.mark.parametrize(
-    ("state", "width", "words"),
-    [
-        (BUSY, 28, "● busy  ann 48.5G, dara 9.4G"),
-        (BUSY, 27, "● busy  ann 48.5G +1"),
-        (BUSY, 19, "● busy  ann +1"),
-        (BUSY, 13, "● busy  ann"),
-        (BUSY, 10, "● busy"),
+        # Alone it loses its last clause before it becomes brief.
+        (STUCK, (), 40, "▲ stuck? 100% at 17% power, 21m"),
+        (STUCK, (), 30, "▲ stuck? 100% at 17% power"),
+        (STUCK, (), 11, "▲ stuck?"),
+        (LOST, (), 20, "✖ LOST since 11:54"),
+        (LOST, (), 11, "✖ LOST"),
+        (LOST, (), 5, "✖ LO…"),
+        (BUSY, HOLDER, 28, "● busy  ann 48.5G, dara 9.4G"),
+        (BUSY, HOLDER, 27, "● busy  ann 48.5G +1"),
+        (BUSY, HOLDER, 19, "● busy  ann +1"),
+        (BUSY, HOLDER, 13, "● busy  ann"),
+        (BUSY, HOLDER, 10, "● busy"),
         # Other columns say what the longer words of such a state say.
-        (STUCK, 45, "▲ stuck? 100% at 17% power, 21m  ann 48.5G +1"),
-        (STUCK, 36, "▲ stuck? 100% at 17% power, 21m  ann"),
-        (STUCK, 35, "▲ stuck? 100% at 17% power  ann +1"),
-        (STUCK, 20, "▲ stuck?  ann +1"),
-        (FREE, 40, "○ free"),
+        (STUCK, HOLDER, 45, "▲ stuck? 100% at 17% power, 21m  ann 48.5G +1"),
+        (STUCK, HOLDER, 36, "▲ stuck? 100% at 17% power, 21m  ann"),
+        (STUCK, HOLDER, 35, "▲ stuck? 100% at 17% power  ann +1"),
+        (STUCK, HOLDER, 20, "▲ stuck?  ann +1"),
+        (FREE, HOLDER, 40, "○ free"),
         # These words say what nothing else does.
-        (STRAY, 30, "▲ 31G stray: orphan 17 of bo"),
-        (LOST, 28, "✖ LOST since 11:54 (XID 79)"),
+        (STRAY, HOLDER, 30, "▲ 31G stray: orphan 17 of bo"),
+        (LOST, HOLDER, 28, "✖ LOST since 11:54 (XID 79)"),
     ],
 )
-def test_the_holder_is_shortened_in_a_fixed_order_beside_the_words_of_the_state(
-    state: Finding, width: int, words: str
+def test_state_and_holder_are_shortened_in_a_fixed_order(
+    state: Finding, holder: Sequence[str], width: int, words: str
 ) -> None:
-    assert words_of(state, HOLDER, width) == words
+    fields = state_fields(state, holder, width)
+    assert row_width(fields) == width
+    assert text_of(fields).rstrip() == words
 
 
 def test_the_footer_names_what_matters_at_the_moment_in_eighty_columns() -> None:
-    shown = of_cards(8)
-    alone = View(interval=0.5)
+    shown = of_gpus(8)
     chosen = View(interval=0.5, cursor=shown.processes[0].id)
-    card = View(interval=0.5, cursor=shown.processes[0].id, gpu=shown.gpus[1].uuid)
+    card = replace(chosen, gpu=shown.gpus[1].uuid)
     for view, words in [
-        (
-            card,
-            ("? why", "Enter details", "space compare…", "d only this GPU", "Tab processes"),
-        ),
-        (alone, ("? help", "/ filter", "↑↓ select", "t tree", "[ ] rewind", "L log")),
+        (card, ("? why", "Enter details", "space compare…", "d only this GPU", "Tab processes")),
+        (VIEW, ("? help", "/ filter", "↑↓ select", "t tree", "[ ] rewind", "L log")),
         (chosen, ("? help", "k end…", "Enter details", "space tag", "[ ] rewind", "L log")),
     ]:
-        footer = Dashboard(demo()[1]).rows(shown, view, 80, 24).footer[0]
-        text = "".join(part for part, _ in footer)
+        text = footer_text(view, 80)
         assert all(word in text for word in words)
         assert ("k end…" in text) is (view is chosen), "what is offered is done"
 
 
 def footer_text(view: View, width: int) -> str:
-    rows = Dashboard(demo()[1]).rows(of_cards(8), view, width, 24)
-    return "".join(text for text, _ in rows.footer[0])
+    return text_of(demo_dashboard(8, width, 24, view).footer[0])
 
 
 @pytest.mark.parametrize("width", [80, 100, 120, 200])
 def test_the_footer_offers_first_what_one_needs_first(width: int) -> None:
-    chosen = View(interval=0.5, cursor=of_cards(8).processes[0].id)
+    chosen = View(interval=0.5, cursor=of_gpus(8).processes[0].id)
     first = " q quit  ? help  k end…  / filter  Enter details  space tag "
     assert footer_text(chosen, width).startswith(first)
-    alone = footer_text(View(interval=0.5), width)
+    alone = footer_text(VIEW, width)
     assert alone.startswith(" q quit  ? help  ↑↓ select  / filter  u users  t tree ")
     assert ("m mine" in alone) is (width >= 100)
     assert ("Ctrl+P commands" in alone) is (width == 200)
@@ -1069,39 +912,36 @@ def test_the_footer_offers_first_what_one_needs_first(width: int) -> None:
 
 @pytest.mark.parametrize("width", [80, 200])
 def test_what_is_on_is_in_brackets_in_the_footer_at_the_same_width(width: int) -> None:
-    mine = View(interval=0.5, narrowing=ProcessFilter(mine="ann"))
-    for view, shown in (
+    mine = {"narrowing": ProcessFilter(mine="ann")}
+    for change, shown in (
         (mine, "m[mine]"),
-        (View(interval=0.5, listing=Listing.TREE), "t[tree]"),
-        (View(interval=0.5, listing=Listing.USERS), "u[users]"),
-        (View(interval=0.5, listing=Listing.JOBS), "g[jobs]"),
-        (View(interval=0.5, paused=True), "p[pause]"),
-        (View(interval=0.5, host_strip=True), "h[host]"),
-        (View(interval=0.5, log=LogNote("1 MB 5m")), "L[log]"),
+        ({"listing": Listing.TREE}, "t[tree]"),
+        ({"listing": Listing.USERS}, "u[users]"),
+        ({"listing": Listing.JOBS}, "g[jobs]"),
+        ({"paused": True}, "p[pause]"),
+        ({"host_strip": True}, "h[host]"),
+        ({"log": LogNote("1 MB 5m")}, "L[log]"),
     ):
-        for one in (view, msgspec.structs.replace(view, gpu=of_cards(8).gpus[1].uuid)):
+        view = replace(VIEW, **change)
+        for one in (view, replace(view, gpu=of_gpus(8).gpus[1].uuid)):
             assert shown in footer_text(one, width)
         text = footer_text(view, width)
         # The window of the charts is always on, where there are charts.
         assert text.replace("2[5m]", "").count("[") == 2, "one is on, and [ is a key"
-    row = Dashboard(demo()[1]).rows(of_cards(8), mine, width, 24).footer[0]
+    row = demo_dashboard(8, width, 24, replace(VIEW, **mine)).footer[0]
     assert ("[mine]", "footer.on") in row
     keys = (footer_key("mine"), footer_key("tree"))
     turned = (footer_key("mine", on=True), footer_key("tree"))
-    before, after = (
-        ("".join(text for text, _ in footer_row(one, "", 40))) for one in (keys, turned)
-    )
+    before, after = (text_of(footer_row(each, "", 40)) for each in (keys, turned))
     assert before.index("t tree") == after.index("t tree")
 
 
 def test_a_card_and_a_process_never_have_the_cursor_together() -> None:
-    shown = of_cards(8)
-    dashboard = Dashboard(demo()[1])
+    shown = of_gpus(8)
     for card in (None, shown.gpus[1].uuid, None):
         view = View(interval=0.5, cursor=shown.processes[0].id, gpu=card)
-        rows = dashboard.rows(shown, view, 80, 24).all()
-        marked = ["".join(text for text, _ in row) for row in rows]
-        (line,) = [row for row in marked if row.startswith("▸")]
+        lines = demo_picture(8, 80, 24, view).splitlines()
+        (line,) = [line for line in lines if line.startswith("▸")]
         assert line.startswith("▸1 ") is (card is not None)
 
 
@@ -1112,10 +952,9 @@ def test_a_card_and_a_process_never_have_the_cursor_together() -> None:
 def test_another_small_graph_is_offered_where_there_is_one(
     size: tuple[int, int], cards: int, *, graphed: bool
 ) -> None:
-    shown = of_cards(cards)
-    parts = Dashboard(demo()[1]).rows(shown, View(interval=0.5), *size)
+    parts = demo_dashboard(cards, *size)
     assert (footer_key("graph") in footer_keys(parts.layout.view, None)) is graphed
-    text = "\n".join("".join(part for part, _ in row) for row in parts.all())
+    text = "\n".join(lines_of(parts.all()))
     assert (re.search(r"power \d+ s|util, |⠒ util", text) is not None) is graphed
 
 
@@ -1126,35 +965,32 @@ def test_every_cell_of_the_footer_belongs_to_the_key_that_stands_there() -> None
         footer_key("previous_line", "next_line"),
         footer_key("open", label="details"),
     )
-    text = "".join(part for part, _ in footer_row(keys, "", 60))
+    text = text_of(footer_row(keys, "", 60))
     names = [key_at(keys, 60, x) for x in range(60)]
     hit = "".join("." if name is None else keycap(name)[0] for name in names)
     assert text == " q quit  [ ] rewind  ↑↓ select  Enter details " + " " * 14
     assert hit == "qqqqqqqq[[[][[[[[[[[↑↑↓↑↑↑↑↑↑↑↑" + "E" * 15 + "." * 14
 
 
-def told_in_turn(*shown: Snapshot) -> list[str]:
-    """What stands on the line of the first card, snapshot after snapshot on one dashboard."""
-    history = History(conditions())
-    dashboard = Dashboard(history)
-    lines = []
-    for one in shown:
-        history.add(one)
-        parts = dashboard.rows(one, View(interval=0.1), 100, 24)
-        lines.append("".join(text for text, _ in parts.gpus[1]))
+def first_lines(*shown: Snapshot) -> list[str]:
+    """What stands on the line of the first GPU, snapshot after snapshot on one dashboard."""
+    screen, lines = Live(View(interval=0.1), 100), []
+    for each in shown:
+        screen.see(each)
+        lines.append(text_of(screen.draw().gpus[1]))
     return lines
 
 
 def of_one(at: float, **values: object) -> Snapshot:
     others = [gpu(index=index, sampled_at=at) for index in (1, 2)]
-    first = msgspec.structs.replace(gpu(index=0, sampled_at=at), **values)
+    first = replace(gpu(index=0, sampled_at=at), **values)
     # The list of processes is older than the values, as it is at ten samples a second.
-    return msgspec.structs.replace(build_snapshot(at, first, *others), processes_at=NOON)
+    return replace(build_snapshot(at, first, *others), processes_at=NOON)
 
 
 def test_a_card_that_stops_answering_is_told_to_within_the_same_second() -> None:
     lost = GpuStatus.LOST
-    before, after = told_in_turn(of_one(NOON + 0.1), of_one(NOON + 0.2, status=lost))
+    before, after = first_lines(of_one(NOON + 0.1), of_one(NOON + 0.2, status=lost))
     assert "LOST" not in before
     assert "LOST" in after
 
@@ -1165,8 +1001,8 @@ def test_a_card_that_becomes_hot_is_told_to_be_within_the_same_second() -> None:
         of_one(NOON + at, temperature_gpu=celsius, temperature_slowdown=90)
         for at, celsius in ((0.2, 89), (0.3, 90))
     )
-    told = told_in_turn(cool, hot, hotter)
-    assert ["hot" in line for line in told] == [False, True, True]
-    # What is wrong is told with the numbers of this moment.
-    assert "hot: 89 °C" in told[1]
-    assert "hot: 90 °C" in told[2]
+    lines = first_lines(cool, hot, hotter)
+    assert ["hot" in line for line in lines] == [False, True, True]
+    # What is wrong is shown with the numbers of this moment.
+    assert "hot: 89 °C" in lines[1]
+    assert "hot: 90 °C" in lines[2]

@@ -7,32 +7,24 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.filters.terms import parse_filter
-from gpumon.findings import conditions
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.recording.history import History
-from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.process_filter import ProcessFilter
 from gpumon.ui.view.process_table import Listing
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.ui.view.drawing import VIEW, dashboard_of, text_of
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
 
 
-def drawn(now: Snapshot, view: View, width: int = 80) -> Parts:
-    history = History(conditions())
-    history.add(now)
-    return Dashboard(history).rows(now, view, width, 24)
-
-
-def text(row: tuple[tuple[str, str], ...]) -> str:
-    return "".join(part for part, _ in row)
-
-
-def first_line(now: Snapshot, view: View, width: int = 80) -> str:
+def first_line(now: Snapshot, view: View = VIEW, width: int = 80) -> str:
     """The line below the table's heading."""
-    return text(drawn(now, view, width).processes[1]).strip()
+    return text_of(dashboard_of(now, width, 24, view).processes[1]).strip()
+
+
+def rule(now: Snapshot) -> str:
+    return text_of(dashboard_of(now, 80).rule[0])
 
 
 TWO = snapshot(NOON, gpu(), processes=(process(1, user="ann"), process(2, user="bo")))
@@ -87,34 +79,31 @@ def test_a_machine_without_processes_says_so(listing: Listing) -> None:
 
 
 def test_lists_that_nobody_could_read_are_not_called_empty() -> None:
-    view = View(interval=0.5)
     denied = gpu(unknown={"processes": Unknown.NO_PERMISSION})
-    assert first_line(snapshot(NOON, denied), view) == (
+    assert first_line(snapshot(NOON, denied)) == (
         "no permission to list the processes · `gpumon doctor` shows what to do"
     )
     hung = gpu(index=1, status=GpuStatus.NO_ANSWER, unknown={"processes": Unknown.NO_ANSWER})
-    assert first_line(snapshot(NOON, gpu(), hung), view) == (
+    assert first_line(snapshot(NOON, gpu(), hung)) == (
         "no process is listed, but the list of a GPU is unknown"
     )
     unread = snapshot(NOON, gpu(), processes_at=None)
-    assert first_line(unread, view) == "the processes have not been read yet"
+    assert first_line(unread) == "the processes have not been read yet"
 
 
 @pytest.mark.parametrize("status", [GpuStatus.LOST, GpuStatus.NO_ANSWER])
 def test_a_total_without_a_gpu_that_does_not_answer_is_a_lower_bound(status: GpuStatus) -> None:
     sick = gpu(index=1, status=status, memory_used=30 * GIB)
     now = snapshot(NOON, gpu(memory_used=40 * GIB), sick, processes=(process(memory_used=8 * GIB),))
-    assert "≥ 40.0 of 160.0G used" in text(drawn(now, View(interval=0.5)).rule[0])
-    users = drawn(now, View(interval=0.5, listing=Listing.USERS)).processes
-    assert "≥5%" in text(users[1])
+    assert "≥ 40.0 of 160.0G used" in rule(now)
+    assert "≥5%" in first_line(now, View(interval=0.5, listing=Listing.USERS))
     unsized = snapshot(
         NOON, gpu(memory_used=40 * GIB), gpu(index=1, status=status, memory_total=None)
     )
-    assert "≥ 40.0 of ≥ 80.0G used" in text(drawn(unsized, View(interval=0.5)).rule[0])
+    assert "≥ 40.0 of ≥ 80.0G used" in rule(unsized)
 
 
 def test_the_total_of_gpus_that_answer_is_exact() -> None:
     now = snapshot(NOON, gpu(memory_used=40 * GIB), gpu(index=1, memory_used=GIB))
-    rule = text(drawn(now, View(interval=0.5)).rule[0])
-    assert "41.0 of 160.0G used" in rule
-    assert "≥" not in rule
+    assert " 41.0 of 160.0G used" in rule(now)
+    assert "≥" not in rule(now)

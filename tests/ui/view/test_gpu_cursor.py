@@ -7,17 +7,16 @@ import itertools
 import re
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
-from gpumon.findings import conditions
 from gpumon.model.snapshot import GpuStatus, MigInstance
-from gpumon.recording.history import History
 from gpumon.ui.view import dashboard_view
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.process_table import Listing
 from tests.build import NOON, gpu, process, snapshot
+from tests.ui.view.drawing import history_of, lines_of, text_of
 from tests.ui.view.test_update import course
 
 if TYPE_CHECKING:
@@ -32,9 +31,7 @@ class Hand:
     def __init__(self, shown: Snapshot, width: int = 100, height: int = 24) -> None:
         self.shown = shown
         self.size = width, height
-        history = History(conditions())
-        history.add(shown)
-        self._dashboard = Dashboard(history)
+        self._dashboard = Dashboard(history_of(shown))
         self.view = View(interval=0.5)
         self.parts = self._draw()
 
@@ -62,18 +59,18 @@ class Hand:
     def cursor(self) -> str:
         """The one line under the cursor, without the sign."""
         rows = [row for row in self.parts.all() if any("▸" in text for text, _ in row)]
-        lines = ["".join(text for text, _ in row) for row in rows]
+        lines = lines_of(rows)
         assert len(lines) <= 1, lines
         return lines[0].partition("▸")[2].strip() if lines else ""
 
     @property
     def rule(self) -> str:
-        return "".join(text for text, _ in self.parts.rule[0])
+        return text_of(self.parts.rule[0])
 
     def table(self) -> list[tuple[str, bool]]:
         """The lines of the table, without the charts below it, and whether each is wholly dim."""
         rows = self.parts.processes[1:]
-        lines = [("".join(text for text, _ in row).rstrip(), row) for row in rows]
+        lines = [(text_of(row).rstrip(), row) for row in rows]
         return [
             (line, all(style == "dim" for text, style in row if text.strip()))
             for line, row in itertools.takewhile(lambda one: not one[0].startswith("── "), lines)
@@ -84,6 +81,14 @@ class Hand:
 @functools.cache
 def demo() -> Snapshot:
     return course()[0]
+
+
+def on_gpu(index: int = 0) -> Hand:
+    """A dashboard of the demo with the cursor on a GPU."""
+    hand = Hand(demo())
+    hand.tab()
+    hand.down(index)
+    return hand
 
 
 @pytest.mark.parametrize("listing", [*Listing])
@@ -118,9 +123,7 @@ def test_what_is_on_the_gpu_under_the_cursor_comes_first_and_the_rest_is_dim(
 
 
 def test_a_gpu_without_processes_says_so_and_dims_all() -> None:
-    hand = Hand(demo())
-    hand.tab()
-    hand.down(4)
+    hand = on_gpu(4)
     assert "none on GPU 4" in hand.rule
     assert all(dimmed for _, dimmed in hand.table())
 
@@ -178,8 +181,7 @@ def test_the_arrows_go_from_the_first_process_to_the_last_gpu_and_back() -> None
 
 
 def test_down_from_the_last_gpu_goes_to_its_first_process_if_none_was_chosen() -> None:
-    hand = Hand(demo())
-    hand.tab()
+    hand = on_gpu()
     hand.press(dashboard_view.move_to_end, 1)
     first = hand.table()[0][0].strip()
     hand.down()
@@ -187,9 +189,7 @@ def test_down_from_the_last_gpu_goes_to_its_first_process_if_none_was_chosen() -
 
 
 def test_one_key_shows_the_processes_of_one_gpu_alone_and_goes_on_with_the_next() -> None:
-    hand = Hand(demo())
-    hand.tab()
-    hand.down(3)
+    hand = on_gpu(3)
     hand.press(dashboard_view.toggle_only_gpu)
     assert "── GPU 3 · 2 of 18 processes · Esc shows all ──" in hand.rule
     assert [line.split()[0] for line, _ in hand.table()] == ["3", "3"]
@@ -259,7 +259,7 @@ def test_the_user_of_a_line_of_any_list_is_known(listing: Listing) -> None:
 
 
 def test_a_key_that_finds_no_user_says_why() -> None:
-    hidden = msgspec.structs.replace(process(100, user=None), visible=False)
+    hidden = replace(process(100, user=None), visible=False)
     hand = Hand(snapshot(NOON, gpu(), gpu(index=1, uuid="GPU-1"), processes=(hidden,)))
 
     def message() -> str:
@@ -280,9 +280,7 @@ def test_a_key_that_finds_no_user_says_why() -> None:
 
 @pytest.mark.parametrize("key", ["tab", "up"])
 def test_a_table_of_one_gpu_stays_with_it_when_the_cursor_goes_to_the_gpus(key: str) -> None:
-    hand = Hand(demo())
-    hand.tab()
-    hand.down(1)
+    hand = on_gpu(1)
     hand.press(dashboard_view.toggle_only_gpu)
     hand.tab()
     # This process is on GPU 0 too.
@@ -307,24 +305,17 @@ def test_escape_is_not_promised_to_show_all_while_it_takes_tags_away() -> None:
 
 
 def test_a_gpu_that_is_gone_from_the_picture_has_no_cursor_and_no_processes() -> None:
-    hand = Hand(demo())
-    hand.tab()
-    hand.down(3)
+    hand = on_gpu(3)
     hand.press(dashboard_view.toggle_only_gpu)
     others = tuple(one for one in demo().gpus if one.index != 3)
-    hand.shown = msgspec.structs.replace(demo(), gpus=others, processes=demo().processes[:2])
+    hand.shown = replace(demo(), gpus=others, processes=demo().processes[:2])
     hand.press(lambda view, _: view)
     assert hand.cursor == ""
     assert "── GPU – · 0 of 2 processes · Esc shows all ──" in hand.rule
 
 
-def side_by_side() -> Snapshot:
-    cards = [gpu(index=index, uuid=f"GPU-{index}") for index in range(16)]
-    return snapshot(NOON, *cards)
-
-
 def test_left_and_right_move_between_gpus_that_stand_side_by_side() -> None:
-    hand = Hand(side_by_side(), 120, 24)
+    hand = Hand(snapshot(NOON, *(gpu(index=index) for index in range(16))), 120, 24)
     hand.tab()
     hand.down(2)
     assert hand.cursor.startswith("2 ")
@@ -339,21 +330,17 @@ def test_left_and_right_move_between_gpus_that_stand_side_by_side() -> None:
 
 
 def test_the_wheel_over_gpus_that_are_all_in_sight_leaves_the_cursor() -> None:
-    hand = Hand(demo())
-    hand.tab()
+    hand = on_gpu()
     hand.press(dashboard_view.scroll_gpus, 3)
     assert hand.cursor.startswith("0 H100")
 
 
 def test_processes_of_a_mig_instance_come_with_its_gpu() -> None:
-    instance = MigInstance("MIG-1", 0, 7, 0, "1g.10gb")
-    cards = [gpu(index=0, uuid="GPU-0"), gpu(index=1, uuid="GPU-1", mig=(instance,))]
-    use = msgspec.structs.replace(process(200).uses[0], gpu_uuid="GPU-1", gpu_index=1)
-    sliced = msgspec.structs.replace(
-        process(200), uses=(msgspec.structs.replace(use, instance=(7, 0)),)
-    )
-    shown = snapshot(NOON, *cards, processes=(process(100), sliced))
-    hand = Hand(shown)
+    device = MigInstance("MIG-1", 0, 7, 0, "1g.10gb")
+    sliced = process(200, gpus=(1,))
+    sliced = replace(sliced, uses=(replace(sliced.uses[0], instance=(7, 0)),))
+    gpus = (gpu(), gpu(index=1, mig=(device,)))
+    hand = Hand(snapshot(NOON, *gpus, processes=(process(100), sliced)))
     hand.tab()
     hand.down()
     assert [(line.split()[:2], dim) for line, dim in hand.table()] == [
@@ -363,8 +350,8 @@ def test_processes_of_a_mig_instance_come_with_its_gpu() -> None:
 
 
 def test_a_lost_gpu_can_be_gone_over_and_is_of_no_process() -> None:
-    cards = [gpu(index=0, uuid="GPU-0"), gpu(index=1, uuid="GPU-1", status=GpuStatus.LOST)]
-    hand = Hand(snapshot(NOON, *cards, processes=(process(100),)))
+    lost = gpu(index=1, status=GpuStatus.LOST)
+    hand = Hand(snapshot(NOON, gpu(), lost, processes=(process(100),)))
     hand.tab()
     hand.down()
     assert "none on GPU 1" in hand.rule

@@ -6,12 +6,9 @@ import re
 
 import pytest
 
-from gpumon.findings import conditions
-from gpumon.recording.history import History
-from gpumon.ui.view.dashboard_rows import Dashboard
-from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.gpu_text import short_name
 from tests.build import NOON, gpu, snapshot
+from tests.ui.view.drawing import dashboard_of, lines_of
 
 MODELS = [
     ["Tesla T4", "NVIDIA L4"],
@@ -45,11 +42,7 @@ MODELS = [
 def gpu_lines(names: list[str], width: int, height: int = 24) -> list[str]:
     """The heading and the lines of GPUs of these models."""
     cards = [gpu(index=at, name=name) for at, name in enumerate(names)]
-    now = snapshot(NOON, *cards)
-    history = History(conditions())
-    history.add(now)
-    rows = Dashboard(history).rows(now, View(interval=0.5), width, height).gpus
-    return ["".join(text for text, _ in row) for row in rows]
+    return lines_of(dashboard_of(snapshot(NOON, *cards), width, height).gpus)
 
 
 @pytest.mark.parametrize("width", [240, 300])
@@ -76,11 +69,7 @@ def test_models_on_one_machine_have_different_names(
 ) -> None:
     # Lines, not panels, and each model twice.
     cards = [gpu(index=at, name=name) for at, name in enumerate([*names, *names])]
-    now = snapshot(NOON, *cards)
-    history = History(conditions())
-    history.add(now)
-    rows = Dashboard(history).rows(now, View(interval=0.5), *size).all()
-    texts = ["".join(text for text, _ in row) for row in rows]
+    texts = lines_of(dashboard_of(snapshot(NOON, *cards), *size).all())
     heading = next(text for text in texts if text.startswith(" # "))
     assert re.match(r" # +GPU +state +memory ", heading)
     at = heading.index("state")

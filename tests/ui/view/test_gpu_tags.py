@@ -7,13 +7,13 @@ import pytest
 from gpumon.ui.view import dashboard_view
 from gpumon.ui.view.key_names import footer_keys
 from gpumon.ui.view.process_table import Listing
-from tests.ui.view.test_dashboard_rows import of_cards
-from tests.ui.view.test_gpu_cursor import Hand, demo
+from tests.ui.view.drawing import lines_of, of_gpus
+from tests.ui.view.test_gpu_cursor import Hand, demo, on_gpu
 
 
 def signs(hand: Hand) -> str:
     """The first cell of each GPU's line or panel."""
-    rows = ["".join(text for text, _ in row) for row in hand.parts.gpus]
+    rows = lines_of(hand.parts.gpus)
     return "".join(row[0] for row in rows if row[1:2].isdigit() or row[0] in "▸◉●")
 
 
@@ -22,8 +22,7 @@ def footer(hand: Hand) -> list[str]:
 
 
 def test_space_tags_the_gpu_under_the_cursor_and_goes_to_the_next() -> None:
-    hand = Hand(demo())
-    hand.tab()
+    hand = on_gpu()
     hand.press(dashboard_view.tag)
     assert signs(hand) == "●▸      "
     hand.press(dashboard_view.tag)
@@ -36,8 +35,7 @@ def test_space_tags_the_gpu_under_the_cursor_and_goes_to_the_next() -> None:
 
 
 def test_a_tag_on_the_last_gpu_stays_there() -> None:
-    hand = Hand(demo())
-    hand.tab()
+    hand = on_gpu()
     hand.press(dashboard_view.move_to_end, 1)
     hand.press(dashboard_view.tag)
     assert signs(hand) == "       ◉"
@@ -45,20 +43,19 @@ def test_a_tag_on_the_last_gpu_stays_there() -> None:
 
 @pytest.mark.parametrize("count", [2, 16])
 def test_panels_and_indices_of_two_digits_have_the_mark_too(count: int) -> None:
-    hand = Hand(of_cards(count), 120, 50)
+    hand = Hand(of_gpus(count), 120, 50)
     hand.tab()
     hand.press(dashboard_view.move_to_end, 1)
     hand.press(dashboard_view.tag)
     hand.down(-1)
-    rows = ["".join(text for text, _ in row) for row in hand.parts.gpus]
+    rows = lines_of(hand.parts.gpus)
     # With two columns the line may begin in the middle.
     marked = [row for row in rows if f"●{count - 1} " in row]
     assert len(marked) == 1, rows
 
 
 def test_two_tagged_gpus_are_compared_and_the_screen_says_so() -> None:
-    hand = Hand(demo())
-    hand.tab()
+    hand = on_gpu()
     hand.press(dashboard_view.tag)
     assert "1 GPU tagged" in hand.rule
     assert not hand.view.compares
@@ -72,8 +69,7 @@ def test_two_tagged_gpus_are_compared_and_the_screen_says_so() -> None:
 
 
 def test_escape_clears_the_tags_of_gpus_first() -> None:
-    hand = Hand(demo())
-    hand.tab()
+    hand = on_gpu()
     hand.press(dashboard_view.tag)
     hand.press(dashboard_view.tag)
     hand.escape()
@@ -84,18 +80,16 @@ def test_escape_clears_the_tags_of_gpus_first() -> None:
 
 
 def test_the_tag_of_a_gpu_goes_with_it() -> None:
-    hand = Hand(demo())
-    hand.tab()
+    hand = on_gpu()
     hand.press(dashboard_view.tag)
     hand.press(dashboard_view.tag)
-    hand.shown = of_cards(1)
+    hand.shown = of_gpus(1)
     hand.press(dashboard_view.show_cost)
     assert hand.view.gpu_tags == {hand.shown.gpus[0].uuid}
 
 
 def test_the_end_key_says_that_it_ends_processes_only() -> None:
-    hand = Hand(demo())
-    hand.tab()
+    hand = on_gpu()
     hand.press(dashboard_view.tag)
     said = dashboard_view.no_process(hand.view, hand.parts.layout)
     assert said == "only processes can be ended, and only GPUs are tagged: Tab goes to processes"
@@ -132,8 +126,7 @@ def test_only_mine_selects_the_first_of_my_processes() -> None:
 
 
 def test_only_mine_leaves_the_cursor_on_a_gpu() -> None:
-    hand = Hand(demo())
-    hand.tab()
+    hand = on_gpu()
     before = hand.view.gpu
     hand.press(lambda view, _: dashboard_view.toggle_mine(view, "ann"))
     hand.press(dashboard_view.point_at_own, "ann")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
-from gpumon.findings import conditions
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, MigInstance, OwnCost, Snapshot, Unknown
-from gpumon.recording.history import History
-from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.ui.view.drawing import VIEW, Live, picture, text_of
 
 HOST = Host(
     "ada-07",
@@ -25,16 +23,9 @@ HOST = Host(
 pytestmark = pytest.mark.usefixtures("utc")
 
 
-VIEW = View(interval=0.5)
-
-
 def header(now: Snapshot, width: int = 200, height: int = 30, view: View = VIEW) -> str:
     """The header of the dashboard."""
-    now = msgspec.structs.replace(now, host=HOST)
-    history = History(conditions())
-    history.add(now)
-    [row, *_] = Dashboard(history).rows(now, view, width, height).all()
-    return "".join(text for text, _ in row).rstrip()
+    return picture(replace(now, host=HOST), width, height, view).splitlines()[0]
 
 
 def lost(index: int) -> Gpu:
@@ -117,20 +108,16 @@ def test_a_narrow_header_drops_its_values_in_a_fixed_order() -> None:
 @pytest.mark.parametrize("width", [70, 100, 200])
 def test_the_own_cost_is_shown_where_it_was_asked_for(width: int) -> None:
     cost = OwnCost(cpu_percent=1.6, driver_share=0.001)
-    now = msgspec.structs.replace(snapshot(NOON, gpu(), lost(1)), cost=cost)
+    now = replace(snapshot(NOON, gpu(), lost(1)), cost=cost)
     assert "self 1.6% cpu" in header(now, width, view=View(interval=0.5, show_cost=True))
     assert "self" not in header(now, width)
 
 
 def test_a_state_that_changes_is_counted_at_once() -> None:
-    history = History(conditions())
-    dashboard = Dashboard(history)
-    heads = []
+    screen, heads = Live(View(interval=0.1), 120, 30), []
     for at, used in ((NOON, 0), (NOON + 0.1, 40 * GIB)):
-        now = snapshot(at, gpu(), gpu(index=1, memory_used=used))
-        history.add(now)
-        [row, *_] = dashboard.rows(now, View(interval=0.1), 120, 30).all()
-        heads.append("".join(text for text, _ in row))
+        screen.see(snapshot(at, gpu(), gpu(index=1, memory_used=used)))
+        heads.append(text_of(screen.draw().header[0]))
     assert "2 of 2 free" in heads[0]
     assert "1 of 2 free" in heads[1]
 
@@ -143,9 +130,6 @@ def test_a_low_terminal_shows_first_what_is_wrong_and_then_what_is_free() -> Non
     busy = [gpu(index=index, utilization_gpu=90, memory_used=40 * GIB) for index in range(6)]
     users = tuple(process(100 + index, gpus=(index,), memory_used=39 * GIB) for index in range(6))
     now = snapshot(NOON, *busy, gpu(index=6), lost(7), processes=users)
-    history = History(conditions())
-    history.add(now)
-    rows = Dashboard(history).rows(now, View(interval=0.5), 60, 6).all()
-    shown = ["".join(text for text, _ in row).split()[:3] for row in rows]
+    shown = [line.split()[:3] for line in picture(now, 60, 6).splitlines()]
     assert shown[1][::2] == ["7", "LOST"]
     assert shown[2][::2] == ["6", "free"]

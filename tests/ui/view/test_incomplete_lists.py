@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.findings import conditions
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.recording.history import History
-from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.process_table import Listing
 from tests.build import NOON, gpu, process, snapshot
 from tests.recording.csv.reading import opened, write_log
+from tests.ui.view.drawing import dashboard_of, text_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,19 +19,10 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
 
 
-def lines_of(
-    shown: Snapshot, view: View | None = None, size: tuple[int, int] = (80, 24)
-) -> list[str]:
-    history = History(conditions())
-    history.add(shown)
-    rows = Dashboard(history).rows(shown, view or View(interval=0.5), *size).all()
-    return ["".join(text for text, _ in row).rstrip() for row in rows]
-
-
-def rule_of(lines: list[str]) -> tuple[str, str]:
+def rule_of(shown: Snapshot, listing: Listing = Listing.PROCESSES) -> tuple[str, str]:
     """The rule without its line, and the first line of the table."""
-    place = next(number for number, line in enumerate(lines) if line.startswith("── "))
-    return lines[place].strip("─ "), lines[place + 2].strip()
+    parts = dashboard_of(shown, 80, 24, View(interval=0.5, listing=listing))
+    return text_of(parts.rule[0]).strip("─ "), text_of(parts.processes[1]).strip()
 
 
 def last_of(path: Path) -> Snapshot:
@@ -63,7 +52,7 @@ def torn_log(folder: Path, kept: int) -> Path:
     ],
 )
 def test_a_torn_list_is_called_incomplete(tmp_path: Path, kept: int, said: str) -> None:
-    assert rule_of(lines_of(last_of(torn_log(tmp_path, kept))))[0] == said
+    assert rule_of(last_of(torn_log(tmp_path, kept)))[0] == said
 
 
 def test_a_lost_card_whose_processes_nobody_could_list_makes_no_list_incomplete(
@@ -75,7 +64,7 @@ def test_a_lost_card_whose_processes_nobody_could_list_makes_no_list_incomplete(
     taken = snapshot(NOON, gpu(index=0), lost, processes=(process(gpus=(0,)),))
     shown = last_of(write_log(tmp_path / "run.csv", [taken]))
     assert shown.gpus[1].unknown["processes"] is Unknown.NOT_RECORDED, "else this tests nothing"
-    assert rule_of(lines_of(shown))[0] == "1 process · 1 user · ≥ 0.5 of 160.0G used"
+    assert rule_of(shown)[0] == "1 process · 1 user · ≥ 0.5 of 160.0G used"
 
 
 @pytest.mark.parametrize("listing", list(Listing))
@@ -87,6 +76,6 @@ def test_a_log_without_processes_says_so_in_place_of_an_empty_table(
         "timestamp, index, memory.used [MiB], memory.total [MiB]\n"
         "2026/11/21 15:22:34.123, 0, 40960 MiB, 81559 MiB\n"
     )
-    rule, first = rule_of(lines_of(last_of(path), View(interval=0.5, listing=listing)))
+    rule, first = rule_of(last_of(path), listing)
     assert rule.startswith("processes: not in this log")
     assert first == "This log does not record who was on the GPUs."

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
 from gpumon.host.process_host import ProcessStatus, Target
 from gpumon.kill.outcome import MemoryReclaimed, Outcome, TargetOutcome, TerminationReport
 from gpumon.model.processes import HoldReason, ProcessId, UnlistedHolder
 from gpumon.ui.view.kill_report import report_rows, summary_text
 from tests.build import GIB
+from tests.ui.view.drawing import text_of
 
 TERM = 15
 WIDTH = 100
@@ -39,7 +40,7 @@ def back(
 def told(*reports: TerminationReport, room: int = 8) -> list[str]:
     rows = report_rows(reports, WIDTH, room)
     assert len(rows) <= room
-    return ["".join(text for text, _ in row).strip() for row in rows]
+    return [text_of(row).strip() for row in rows]
 
 
 def report(
@@ -114,12 +115,12 @@ def test_those_who_are_refused_for_one_reason_share_a_line() -> None:
 
 
 def test_memory_that_stays_is_told_with_the_sum() -> None:
-    none_back = msgspec.structs.replace(back(40 * GIB), listed=(838,))
+    none_back = replace(back(40 * GIB), listed=(838,))
     assert told(report(fate(838), memory=(none_back,))) == [
         "!  1 of 1 ended, but 30.0 GiB stay on GPU 0: the driver still lists 838, which has ended"
     ]
-    several = msgspec.structs.replace(none_back, listed=(1, 2, 3, 4, 5))
-    elsewhere = msgspec.structs.replace(back(10 * GIB), gpu_uuid="GPU-1", gpu_index=1)
+    several = replace(none_back, listed=(1, 2, 3, 4, 5))
+    elsewhere = replace(back(10 * GIB), gpu_uuid="GPU-1", gpu_index=1)
     lines = told(report(fate(1), memory=(several, elsewhere)))
     assert " ".join(lines) == (
         "!  1 of 1 ended, 30.0 GiB came back on GPU 1, but 30.0 GiB stay on GPU 0: the driver "
@@ -133,7 +134,7 @@ def test_memory_that_stays_is_told_with_the_sum() -> None:
 
 
 def test_nothing_is_said_to_have_come_back_where_that_is_not_known() -> None:
-    lost = msgspec.structs.replace(back(0), now=None)
+    lost = replace(back(0), now=None)
     assert told(report(fate(1), memory=(lost,))) == [
         "!  1 of 1 ended, whether memory came back on GPU 0 is not known"
     ]

@@ -5,26 +5,23 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpumon.config.columns import COLUMN_SETS
 from gpumon.config.table import InvalidValue, read_columns
-from gpumon.findings import conditions
 from gpumon.model.processes import ProcessId, Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.model.snapshot import Host
-from gpumon.recording.history import History
-from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.process_filter import ProcessFilter
 from gpumon.ui.view.process_table import Listing
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.ui.view.drawing import VIEW, dashboard_of, lines_of, text_of
 
 if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu
-    from gpumon.text.cells import Row
 
 HOST = Host(
     "ada-07",
@@ -37,31 +34,22 @@ HOST = Host(
 )
 
 
-def text(rows: list[Row]) -> list[str]:
-    return ["".join(part for part, _ in row) for row in rows]
-
-
-def table(*processes: GpuProcess, view: View | None = None, width: int = 160) -> list[str]:
+def table(*processes: GpuProcess, view: View = VIEW, width: int = 160) -> list[str]:
     """The process table of a dashboard, with its heading."""
-    now = snapshot(NOON, gpu(), processes=processes)
-    now = msgspec.structs.replace(now, host=HOST)
-    history = History(conditions())
-    history.add(now)
-    return text(Dashboard(history).rows(now, view or View(interval=0.5), width, 24).processes)
+    now = replace(snapshot(NOON, gpu(), processes=processes), host=HOST)
+    return lines_of(dashboard_of(now, width, view=view).processes)
 
 
 def test_the_index_has_the_same_heading_in_both_tables() -> None:
     now = snapshot(NOON, gpu(), gpu(index=1), gpu(index=2), processes=(process(),))
-    history = History(conditions())
-    history.add(now)
-    parts = Dashboard(history).rows(now, View(interval=0.5), 120, 24)
-    assert text(parts.gpus)[0].split()[:2] == ["#", "GPU"]
-    assert text(parts.processes)[0].split()[:2] == ["#", "PID"]
+    parts = dashboard_of(now, 120)
+    assert text_of(parts.gpus[0]).split()[:2] == ["#", "GPU"]
+    assert text_of(parts.processes[0]).split()[:2] == ["#", "PID"]
 
 
 def test_the_type_is_hidden_while_all_processes_compute() -> None:
     compute = process(pid=1)
-    draws = msgspec.structs.replace(process(pid=2), type="G")
+    draws = replace(process(pid=2), type="G")
     assert "T" not in table(compute)[0].split()
     heading, *rows = table(compute, draws)
     assert heading.split()[:4] == ["#", "PID", "USER", "T"]
@@ -75,11 +63,11 @@ def test_the_type_is_hidden_while_all_processes_compute() -> None:
 def served(pid: int, load: ServerLoad | None, server: int = 90) -> GpuProcess:
     """An engine of the server with this PID, which reports so much."""
     place = Workload(server=InferenceServer("vllm", "Qwen2.5-14B", pid=server, start_time=5))
-    return msgspec.structs.replace(process(pid), place=place, load=load)
+    return replace(process(pid), place=place, load=load)
 
 
 def test_columns_of_servers_are_there_while_a_server_reports_something() -> None:
-    trains = msgspec.structs.replace(process(1), place=Workload())
+    trains = replace(process(1), place=Workload())
     secret = served(2, ServerLoad(problem="it needs a key"))
     assert not {"WAIT", "TOK/S"} & set(table(trains, secret)[0].split())
     serves = served(3, ServerLoad(running=4, waiting=0, tokens=1234.4), server=91)
@@ -115,32 +103,29 @@ def test_a_server_is_idle_by_its_requests_where_its_use_is_unknown() -> None:
     view = View(interval=0.5, columns=("pid", "idle", "command"))
     serves = ServerLoad(running=1, waiting=0, requests=0.1, tokens=9.0)
     for load, idle in ((None, "–"), (serves, "")):
-        unknown = msgspec.structs.replace(served(7, load), uses=process(sm=None).uses)
+        unknown = replace(served(7, load), uses=process(sm=None).uses)
         heading, row = table(unknown, view=view)[:2]
         assert row[: heading.index("IDLE") + 4].split()[1:] == ([idle] if idle else [])
 
 
 def test_the_columns_of_nvitop_can_be_chosen() -> None:
     columns = read_columns("nvitop")
-    use = msgspec.structs.replace(process().uses[0], sm=60, memory_activity=34)
-    one = msgspec.structs.replace(process(), uses=(use,), rss=125 * GIB, user="ann")
+    use = replace(process().uses[0], sm=60, memory_activity=34)
+    one = replace(process(), uses=(use,), rss=125 * GIB, user="ann")
     heading, row = table(one, view=View(interval=0.5, columns=columns))[:2]
     assert heading.split() == [
         *("#", "PID", "USER", "GPU-MEM▼", "SM%", "MBW%", "CPU%", "RAM%", "AGE", "COMMAND")
     ]
     assert row[heading.index("MBW%") :].split()[0] == "34"
     assert row[: heading.index("RAM%") + 4].split()[-1] == "12.5", "of 1000 GiB"
-    unknown = msgspec.structs.replace(process(), rss=None)
+    unknown = replace(process(), rss=None)
     heading, row = table(unknown, view=View(interval=0.5, columns=columns))[:2]
     assert row[: heading.index("RAM%") + 4].split()[-1] == "–"
 
 
-def line_count(columns: str | list[str], width: int, height: int, *cards: Gpu) -> list[str]:
-    now = snapshot(NOON, *cards)
-    history = History(conditions())
-    history.add(now)
+def gpu_lines(columns: str | list[str], width: int, height: int, *cards: Gpu) -> list[str]:
     view = View(interval=0.5, columns=read_columns(columns))
-    return text(Dashboard(history).rows(now, view, width, height).gpus)
+    return lines_of(dashboard_of(snapshot(NOON, *cards), width, height, view).gpus)
 
 
 @pytest.mark.parametrize(("width", "height"), [(200, 50), (100, 24)])
@@ -150,15 +135,15 @@ def test_fan_state_and_memory_bandwidth_can_be_added_to_the_list_of_gpus(
     fans = gpu(utilization_memory=31, fan_speed=104, pstate=2)
     passive = gpu(index=1, utilization_memory=0, pstate=0)
     cards = [fans, passive, *(gpu(index=index) for index in range(2, 8))]
-    heading, first, second, third, *_ = line_count("nvitop", width, height, *cards)
+    heading, first, second, third, *_ = gpu_lines("nvitop", width, height, *cards)
     end = re.search(r"°C +power +mem bw +fan +pstate(?= |$)", heading)
     assert end is not None
     assert first[: end.end()].split()[-3:] == ["31%", "104%", "P2"]
     assert second[: end.end()].split()[-3:] == ["0%", "–", "P0"]
     assert third[: end.end()].split()[-3:] == ["0%", "–", "–"]
-    plain = line_count("default", width, height, *cards)[0]
+    plain = gpu_lines("default", width, height, *cards)[0]
     assert not re.search("mem bw|fan|pstate", plain)
-    some = line_count(["pid", "pstate", "fan_speed"], width, height, *cards)
+    some = gpu_lines(["pid", "pstate", "fan_speed"], width, height, *cards)
     assert re.search(r"power +pstate +fan( |$)", some[0])
     assert re.search(r"W +P2 +104%( |$)", some[1])
 
@@ -166,7 +151,7 @@ def test_fan_state_and_memory_bandwidth_can_be_added_to_the_list_of_gpus(
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
 def test_a_column_that_is_added_is_whole_or_absent_and_moves_no_line(width: int) -> None:
     cards = [gpu(index=index, utilization_memory=31, pstate=2) for index in range(16)]
-    lines = line_count("nvitop", width, 24, *cards)
+    lines = gpu_lines("nvitop", width, 24, *cards)
     assert {len(line) for line in lines} == {width}
     assert "mem b…" not in lines[0]
     assert "psta…" not in lines[0]
@@ -183,13 +168,13 @@ def test_a_set_of_columns_stands_beside_single_columns() -> None:
 
 def test_a_worker_of_a_server_names_the_model_where_there_is_room() -> None:
     load = ServerLoad(running=1)
-    worker = msgspec.structs.replace(served(1, load), command=("VLLM::EngineCore",))
+    worker = replace(served(1, load), command=("VLLM::EngineCore",))
     assert table(worker)[1].rstrip().endswith(" VLLM::EngineCore Qwen2.5-14B")
     place = Workload(server=InferenceServer("vllm", "org/\x1b[31m" + "m" * 500, pid=90))
-    long = msgspec.structs.replace(worker, place=place)
+    long = replace(worker, place=place)
     assert re.search(r" VLLM::EngineCore [^\x1b]+m+… *$", table(long)[1])
-    copy = msgspec.structs.replace(worker, command=("vllm", "serve", "org/Qwen2.5-14B"))
+    copy = replace(worker, command=("vllm", "serve", "org/Qwen2.5-14B"))
     assert table(copy)[1].rstrip().endswith(" vllm serve org/Qwen2.5-14B"), "it stands there"
-    whole = msgspec.structs.replace(worker, place=served(1, load, server=1).place)
-    itself = msgspec.structs.replace(whole, id=ProcessId(1, 5))
+    whole = replace(worker, place=served(1, load, server=1).place)
+    itself = replace(whole, id=ProcessId(1, 5))
     assert table(itself)[1].rstrip().endswith(" VLLM::EngineCore"), "its command says it"

@@ -5,21 +5,19 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpumon.config.keymap import DEFAULT_WINDOW, WINDOWS
-from gpumon.findings import conditions
 from gpumon.findings.groups import jobs
 from gpumon.host.process_host import Details, RelatedProcess
 from gpumon.model.processes import CgroupMemory, Container, GpuProcess, GpuUse, ProcessId, Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.model.snapshot import MigInstance, Snapshot
 from gpumon.recording.history import History, ViewedSeries
-from gpumon.text.cells import Row, row_width
+from gpumon.text.cells import row_width
 from gpumon.text.formatting import cell_width, printable
 from gpumon.text.process_columns import RowContext
 from gpumon.ui.view.chart_series import bytes_trend, percent_trend
@@ -29,7 +27,8 @@ from gpumon.ui.view.page_layout import wrap
 from gpumon.ui.view.process_details import HIDDEN
 from gpumon.ui.view.process_page import job_rows, process_rows, state_words
 from tests.build import GIB, NOON, gpu, process, snapshot
-from tests.export.hostile import place_of, texts
+from tests.export.hostile import texts
+from tests.ui.view.drawing import flat, history_of, lines_of, text_of
 
 WIDTHS = (200, 140, 100, 80, 60)
 CHEN = ProcessId(41233, 999)
@@ -68,7 +67,7 @@ def chen(**changes: object) -> GpuProcess:
         started_at=NOON - 1361,
         place=PLACE,
     )
-    return msgspec.structs.replace(whole, **changes)
+    return replace(whole, **changes)
 
 
 def relative(pid: int, parent: int, *command: str, state: str = "S") -> RelatedProcess:
@@ -101,14 +100,7 @@ def details(**changes: object) -> Details:
             relative(41241, 41233, "loader-b", state="Z"),
         ),
     )
-    return msgspec.structs.replace(whole, **changes)
-
-
-def seen(*snapshots: Snapshot) -> History:
-    history = History(conditions())
-    for one in snapshots:
-        history.add(one)
-    return history
+    return replace(whole, **changes)
 
 
 def at(seconds: float, one: GpuProcess) -> Snapshot:
@@ -123,7 +115,7 @@ def page(
     **given: Any,
 ) -> str:
     """The page as text; every row is exactly as wide as asked."""
-    history = history or seen(at(0, process))
+    history = history or history_of(at(0, process))
     given.setdefault("reading", details is None)
     rows = process_rows(
         Memo(), process, history, history.latest, DEFAULT_WINDOW, width, details=details, **given
@@ -132,17 +124,9 @@ def page(
     return "\n".join(text_of(row).rstrip() for row in rows)
 
 
-def text_of(row: Row) -> str:
-    return "".join(text for text, _ in row)
-
-
 def line(text: str, beginning: str) -> str:
     """The line that begins so."""
     return next(one.strip() for one in text.splitlines() if one.strip().startswith(beginning))
-
-
-def flat(text: str) -> str:
-    return " ".join(text.split())
 
 
 @pytest.mark.parametrize(
@@ -162,7 +146,7 @@ def flat(text: str) -> str:
 def test_the_memory_of_its_cgroup_against_the_limit_is_shown_where_it_is_known(
     memory: CgroupMemory | None, shown: str | None
 ) -> None:
-    text = page(msgspec.structs.replace(chen(), cgroup_memory=memory), details())
+    text = page(replace(chen(), cgroup_memory=memory), details())
     if shown is None:
         assert "cgroup memory" not in text
     else:
@@ -197,7 +181,7 @@ def test_a_mig_device_has_the_same_name_on_the_pages_of_a_process_and_of_a_job()
     one = chen(uses=(inside, GpuUse("GPU-5", 5, memory_used=2 * GIB)))
     gpus = (gpu(index=2, uuid="GPU-2", mig=(instance,)), gpu(index=5, uuid="GPU-5"))
     now = snapshot(NOON, *gpus, processes=(one,))
-    of_process = flat(page(one, history=seen(now)))
+    of_process = flat(page(one, history=history_of(now)))
     assert "10.0 GiB on GPU 2:3,5 " in of_process
     assert "MIG 2:3 8.0 GiB " in of_process
     assert "GPU 5 2.0 GiB " in of_process
@@ -409,9 +393,9 @@ def test_no_place_is_said_and_an_unknown_one_is_a_dash() -> None:
 
 
 def test_the_charts_say_peak_and_growth_and_how_much_was_seen() -> None:
-    history = seen(
+    history = history_of(
         *(
-            at(second, msgspec.structs.replace(process(pid=7, memory_used=GIB + second * 2**25)))
+            at(second, replace(process(pid=7, memory_used=GIB + second * 2**25)))
             for second in range(120)
         )
     )
@@ -425,7 +409,7 @@ def test_the_charts_say_peak_and_growth_and_how_much_was_seen() -> None:
 
 def test_the_charts_of_a_server_are_there_once_it_reports_something() -> None:
     rates = [0.0] * 60 + [600.0] * 60
-    history = seen(
+    history = history_of(
         *(at(second, served(replace(LOAD, tokens=rate))) for second, rate in enumerate(rates))
     )
     assert history.latest is not None
@@ -449,13 +433,13 @@ def test_values_over_time_are_read_no_more_often_than_the_charts_change(
 
     monkeypatch.setattr(ViewedSeries, "window", counted)
     listed = process(pid=7, memory_used=GIB)
-    history, memo = seen(*(at(second, listed) for second in range(900))), Memo()
+    history, memo = history_of(*(at(second, listed) for second in range(900))), Memo()
     for second in range(40):
         use = 9 * GIB if second == 11 else GIB
         owner = process(pid=7, memory_used=use)
         history.add(at(900 + second, owner))
         rows = process_rows(memo, owner, history, history.latest, WINDOWS[-1], 100)
-        text = "\n".join(text_of(row) for row in rows)
+        text = "\n".join(lines_of(rows))
         assert f"peak {9 if second >= 11 else 1}.0 GiB" in text, "never below the newest value"
     # Nothing but the charts reads it, once in five seconds: the points, the peak and the slope.
     assert read.count("rss") <= 3 * (1 + 40 // 5)
@@ -466,34 +450,6 @@ def test_unknown_values_make_no_chart_and_say_so() -> None:
     assert "not known" in line(text, "GPU memory")
     assert "no values in this time" in text
     assert "0.0 GiB" not in text
-
-
-@settings(max_examples=60)
-@given(texts, st.sampled_from(WIDTHS))
-def test_hostile_texts_do_no_harm(text: str, width: int) -> None:
-    server = InferenceServer(text, text, 7, 8, text, memory_value=text)
-    place = replace(place_of(text, CHEN), server=server)
-    one = chen(user=text, name=text, command=(text, text, text), place=place)
-    one = replace(one, load=ServerLoad(models=(text, text), problem=text if width == 100 else None))
-    looked = details(
-        command=(text, text),
-        executable=text,
-        cwd=text,
-        environment=((text or "A", text), ("CUDA_VISIBLE_DEVICES", text)),
-        wait_channel=text,
-        state="D",
-        devices=(text,),
-        place=place,
-        family=(RelatedProcess(CHEN, 812, 1, 1, text, (text, text), user=text),),
-        unreadable=(text,),
-    )
-    history = seen(at(0, one))
-    rows = process_rows(
-        Memo(), one, history, history.latest, DEFAULT_WINDOW, width, details=looked, reveals=True
-    )
-    for row in rows:
-        assert row_width(row) == width
-        assert all(part == printable(part) for part, _ in row)
 
 
 def test_a_value_of_a_megabyte_takes_a_few_lines() -> None:

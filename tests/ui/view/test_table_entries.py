@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
 from gpumon.filters.terms import FilterContext, parse_filter
 from gpumon.findings.groups import AllocatedJob
@@ -89,20 +89,18 @@ def test_only_the_families_of_shown_processes_are_in_the_tree() -> None:
     assert [pid for _, pid in drawn(entries)] == [10, 100]
 
 
-def at(job: str | None, session: int = 1, pid: int = 100, memory: int = GIB) -> object:
-    return msgspec.structs.replace(
-        process(pid, memory_used=memory), place=Workload(slurm_job=job, session=session)
-    )
+def at(job: str | None, session: int = 1, pid: int = 100, memory: int = GIB) -> GpuProcess:
+    return replace(process(pid, memory_used=memory), place=Workload(slurm_job=job, session=session))
 
 
 def test_a_job_is_a_line_for_all_its_processes_and_a_key_on_it_means_all() -> None:
     members = [at("88", pid=100), at("88", session=2, pid=101), at("99", session=3, pid=102)]
-    entries = job_entries(members, SORT, SIGHT, ())  # type: ignore[arg-type]  # keywords pass through
+    entries = job_entries(members, SORT, SIGHT, ())
     head = entries[0]
     assert head.job is not None
     assert {p.id.pid for p in head.processes} == {100, 101}
     assert [pid for _, pid in drawn(entries)] == [100, 101, 102]
-    folded = job_entries(members, SORT, SIGHT, {head.key})  # type: ignore[arg-type]  # keywords pass through
+    folded = job_entries(members, SORT, SIGHT, {head.key})
     assert [pid for _, pid in drawn(folded)] == [102]
 
 
@@ -110,14 +108,14 @@ def test_jobs_are_sorted_by_the_sum_that_they_show() -> None:
     pair = [at("88", pid=100, memory=3 * GIB), at("88", session=2, pid=101, memory=3 * GIB)]
     processes = [*pair, at("99", session=3, pid=102, memory=4 * GIB)]
     for descending, order in ((True, [100, 101, 102]), (False, [102, 100, 101])):
-        entries = job_entries(processes, Sort("memory_used", descending), SIGHT, ())  # type: ignore[arg-type]  # keywords pass through
+        entries = job_entries(processes, Sort("memory_used", descending), SIGHT, ())
         assert [pid for _, pid in drawn(entries)] == order
 
 
 def test_jobs_are_sorted_by_what_their_servers_report_together() -> None:
     def served(job: str, pid: int, tokens: float) -> GpuProcess:
         place = Workload(slurm_job=job, server=InferenceServer("vllm", pid=pid, start_time=1))
-        return msgspec.structs.replace(process(pid), place=place, load=ServerLoad(tokens=tokens))
+        return replace(process(pid), place=place, load=ServerLoad(tokens=tokens))
 
     pair = [served("88", 100, 300.0), served("88", 101, 300.0)]
     processes = [served("99", 102, 400.0), *pair]
@@ -153,7 +151,7 @@ GIVEN = Allocation("slurm", "7", "bo", ("GPU-1",), since=NOON - 60, until=NOON +
 
 
 def test_a_job_with_gpus_has_a_line_whether_it_has_one_process_or_none() -> None:
-    alone = msgspec.structs.replace(process(100), place=Workload(slurm_job="6"))
+    alone = replace(process(100), place=Workload(slurm_job="6"))
     used = AllocatedJob(Allocation("slurm", "6", "ann", ("GPU-0",)), (0,), 0)
     unused = AllocatedJob(GIVEN, (1,), 1)
     entries = job_entries([alone], SORT, SIGHT, (), allocated=(unused, used))
@@ -168,7 +166,7 @@ def test_a_job_with_gpus_has_a_line_whether_it_has_one_process_or_none() -> None
 
 def test_what_narrows_processes_narrows_jobs_without_a_process() -> None:
     job = AllocatedJob(GIVEN, (1,), 1)
-    facts = msgspec.structs.replace(FACTS, allocations=(GIVEN,))
+    facts = replace(FACTS, allocations=(GIVEN,))
 
     def is_kept(text: str = "", **chosen: str) -> bool:
         narrowing = ProcessFilter(**chosen, filter=parse_filter(text))

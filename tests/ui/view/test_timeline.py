@@ -19,6 +19,7 @@ from gpumon.text.formatting import cell_width
 from gpumon.ui.view import timeline
 from gpumon.ui.view.dashboard_view import Timeline
 from tests.build import NOON
+from tests.ui.view.drawing import text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,13 +75,9 @@ def time_at(x: int, playing: Playing, width: int, marks: Sequence[Event] = ()) -
 def bar_of(row: Row) -> str:
     """What stands between the two times at the ends of the bar."""
     end = r"(?:\d\d:\d\d|\d\d-\d\d)"
-    found = re.search(rf"{end} (\S+) {end} ", text(row))
+    found = re.search(rf"{end} (\S+) {end} ", text_of(row))
     assert found is not None
     return found[1]
-
-
-def text(row: Row) -> str:
-    return "".join(text for text, _ in row)
 
 
 def event_row(playing: Playing, marks: Sequence[Event], width: int) -> Row:
@@ -99,7 +96,7 @@ def test_the_row_at_every_width(width: int, live: bool, snapshot: SnapshotAssert
     paused = timeline_row(PLAYING, MARKS, width, live=live)
     played = timeline_row(replace(PLAYING, playing=True, speed=0.1), MARKS, width, live=live)
     event = event_row(PLAYING, MARKS, width)
-    assert f"\n{text(paused)}\n{text(played)}\n{text(event)}\n" == snapshot
+    assert f"\n{text_of(paused)}\n{text_of(played)}\n{text_of(event)}\n" == snapshot
 
 
 @pytest.mark.parametrize("length", [40.0, 700.0, HOUR, 4 * HOUR, 11 * 86400.0])
@@ -107,7 +104,7 @@ def test_the_row_at_every_width(width: int, live: bool, snapshot: SnapshotAssert
 def test_the_bar_reaches_the_end_of_the_screen(width: int, length: float) -> None:
     for live in (True, False):
         playing = replace(PLAYING, last=NOON + length, position=NOON)
-        row = text(timeline_row(playing, (), width, live=live))
+        row = text_of(timeline_row(playing, (), width, live=live))
         # Cells have steps of 5 %, and both ends of the recording may lie anywhere in theirs.
         assert len(row) - len(row.rstrip()) <= 4 + 0.05 * width
 
@@ -115,7 +112,7 @@ def test_the_bar_reaches_the_end_of_the_screen(width: int, length: float) -> Non
 def test_the_signs_on_the_bar_are_named_and_no_others() -> None:
     def signs(*kinds: EventKind, width: int = 100) -> str:
         marks = [mark(600 * at, kind) for at, kind in enumerate(kinds, 1)]
-        return text(event_row(replace(PLAYING, position=NOON), marks, width)).strip()
+        return text_of(event_row(replace(PLAYING, position=NOON), marks, width)).strip()
 
     assert signs() == ""
     assert signs(EventKind.FULL) == "■ memory full"
@@ -125,7 +122,7 @@ def test_the_signs_on_the_bar_are_named_and_no_others() -> None:
     for width in range(10, 100):
         assert every.startswith(signs(*EventKind, width=width)), "the worst first, and whole"
     both = [mark(600, EventKind.CAME), mark(600, EventKind.WENT)]
-    row = text(event_row(replace(PLAYING, position=NOON), both, 100))
+    row = text_of(event_row(replace(PLAYING, position=NOON), both, 100))
     assert row.strip() == "± started and ended"
 
 
@@ -146,7 +143,7 @@ def test_both_rows_read_the_events_once() -> None:
 def test_the_text_of_an_event_is_never_cut_beside_blank_cells() -> None:
     long = mark(60, EventKind.FULL, "GPU 1 became full " + "x" * 60)
     for width in range(60, 200):
-        row = text(event_row(PLAYING, [long], width))
+        row = text_of(event_row(PLAYING, [long], width))
         if "…" in row:
             assert row.rstrip().endswith("…")
             assert len(row) - len(row.rstrip()) <= 1
@@ -179,7 +176,7 @@ def test_it_is_as_wide_as_it_should_be_whatever_is_on_the_tape(
     past = Timeline(state, marks, live)
     for row in timeline.timeline_rows(past, state.position, width, with_event=True):
         assert row_width(row) == width
-        assert all(character.isprintable() for character in text(row))
+        assert all(character.isprintable() for character in text_of(row))
 
 
 @pytest.mark.parametrize(
@@ -195,21 +192,21 @@ def test_it_is_as_wide_as_it_should_be_whatever_is_on_the_tape(
 def test_a_rewound_moment_is_told_from_now(seconds: float, ago: str) -> None:
     last = NOON + 11 * HOUR
     playing = replace(PLAYING, position=last - seconds, first=NOON - 9 * HOUR, last=last)
-    assert f" {ago} " in text(timeline_row(playing, (), 100, live=True))
+    assert f" {ago} " in text_of(timeline_row(playing, (), 100, live=True))
     short = f"{ago.split(maxsplit=1)[0]} ago"
-    assert f" {short} " in text(timeline_row(playing, (), 60, live=True))
+    assert f" {short} " in text_of(timeline_row(playing, (), 60, live=True))
 
 
 def test_a_date_stands_where_it_is_not_todays() -> None:
     yesterday = replace(PLAYING, position=NOON - 15 * HOUR, first=NOON - 20 * HOUR)
-    assert "11-13 21:00:00" in text(timeline_row(yesterday, (), 100, live=True))
-    assert "11-14" not in text(timeline_row(PLAYING, (), 100, live=True))
-    assert "2023-11-14 12:28:20" in text(timeline_row(PLAYING, (), 100, live=False))
+    assert "11-13 21:00:00" in text_of(timeline_row(yesterday, (), 100, live=True))
+    assert "11-14" not in text_of(timeline_row(PLAYING, (), 100, live=True))
+    assert "2023-11-14 12:28:20" in text_of(timeline_row(PLAYING, (), 100, live=False))
 
 
 def test_it_says_whether_and_how_fast_it_is_played() -> None:
     def state(**changes: object) -> str:
-        return text(timeline_row(replace(PLAYING, **changes), (), 100, live=False))[:11].strip()
+        return text_of(timeline_row(replace(PLAYING, **changes), (), 100, live=False))[:11].strip()
 
     assert state() == "❚❚ paused"
     assert state(playing=True, speed=1000.0) == "▶ 1000x"
@@ -224,7 +221,9 @@ def test_the_bar_stays_where_it_is_whatever_is_said_beside_it(width: int) -> Non
         timeline_row(replace(PLAYING, position=NOON + at, playing=at > 5), (), width, live=True)
         for at in (0.0, 7.0, 1800.0, 3599.0)
     ]
-    bars = [[x for x, cell in enumerate(text(row)) if cell in "·┃" and x < width] for row in rows]
+    bars = [
+        [x for x, cell in enumerate(text_of(row)) if cell in "·┃" and x < width] for row in rows
+    ]
     assert bars[0]
     assert all(bar == bars[0] for bar in bars)
     assert len({tuple(cell_width(text) for text, _ in row) for row in rows}) == 1
@@ -246,7 +245,7 @@ def test_of_several_marks_in_a_cell_the_most_severe_is_shown() -> None:
 def test_a_mark_stays_where_it_is_while_the_tape_grows() -> None:
     def places(seconds: int) -> tuple[int, int]:
         playing = replace(PLAYING, last=NOON + HOUR + seconds)
-        row = text(timeline_row(playing, [mark(1801, EventKind.ERROR)], 120, live=True))
+        row = text_of(timeline_row(playing, [mark(1801, EventKind.ERROR)], 120, live=True))
         return row.index("✖"), row.index("┃")
 
     assert {places(seconds) for seconds in range(120)} == {places(0)}
@@ -257,7 +256,7 @@ def test_the_bar_scrolls_by_whole_cells_while_its_beginning_goes() -> None:
 
     def gaps_and_first(seconds: int) -> tuple[tuple[int, ...], int]:
         playing = replace(PLAYING, first=NOON + seconds, last=NOON + HOUR + seconds)
-        row = text(timeline_row(playing, events, 120, live=True)).partition(" 13:")[0]
+        row = text_of(timeline_row(playing, events, 120, live=True)).partition(" 13:")[0]
         places = [at for at, cell in enumerate(row) if cell == "✖"]
         return tuple(place - places[0] for place in places), places[0]
 
@@ -279,7 +278,7 @@ def test_the_ends_of_the_bar_are_written_where_there_is_room() -> None:
     def ends(width: int, first: float = NOON) -> tuple[str, str]:
         playing = replace(PLAYING, first=first)
         rewound = timeline_row(playing, (), width, live=True)
-        return text(rewound), text(timeline_row(playing, (), width, live=False))
+        return text_of(rewound), text_of(timeline_row(playing, (), width, live=False))
 
     rewound, replayed = ends(100)
     assert re.search(r" begins 12:00 ·+┃·+ 13:00 \(End: now\) ", rewound)
@@ -292,14 +291,14 @@ def test_the_ends_of_the_bar_are_written_where_there_is_room() -> None:
 
 def test_what_lies_beyond_the_ends_of_the_tape_is_not_shown() -> None:
     beyond = [mark(-1, EventKind.ERROR), mark(HOUR + 1, EventKind.ERROR)]
-    assert "✖" not in text(timeline_row(PLAYING, beyond, 100, live=True))
+    assert "✖" not in text_of(timeline_row(PLAYING, beyond, 100, live=True))
 
 
 def test_the_line_goes_as_far_as_the_log_has_been_read() -> None:
     playing = replace(PLAYING, position=NOON, read_until=NOON + 900)
-    assert re.search(r" 12:00 ┃·+ +13:00 ", text(timeline_row(playing, (), 100, live=False)))
+    assert re.search(r" 12:00 ┃·+ +13:00 ", text_of(timeline_row(playing, (), 100, live=False)))
     nothing = replace(playing, read_until=-math.inf)
-    assert re.search(r" 12:00 ┃ +13:00 ", text(timeline_row(nothing, (), 100, live=False)))
+    assert re.search(r" 12:00 ┃ +13:00 ", text_of(timeline_row(nothing, (), 100, live=False)))
 
 
 def test_the_cursor_keeps_the_mark_that_is_under_it() -> None:
@@ -311,7 +310,7 @@ def test_the_cursor_keeps_the_mark_that_is_under_it() -> None:
 def test_the_newest_mark_until_the_moment_is_told_and_how_long_ago_it_was() -> None:
     def told(at: float) -> str:
         playing = replace(PLAYING, position=NOON + at)
-        return text(event_row(playing, MARKS, 200))
+        return text_of(event_row(playing, MARKS, 200))
 
     assert "✖ 12:30:01 (1m before) GPU 6 is lost (XID 79) +1" in told(1900)
     assert "✖ 12:30:01 GPU 6 is lost (XID 79) +1" in told(1801)
@@ -322,17 +321,17 @@ def test_the_newest_mark_until_the_moment_is_told_and_how_long_ago_it_was() -> N
 
 
 def test_the_time_told_is_that_of_the_sample_and_the_cursor_stands_at_the_place() -> None:
-    row = text(timeline_row(PLAYING, (), 100, live=True, shown=PLAYING.position - 9))
+    row = text_of(timeline_row(PLAYING, (), 100, live=True, shown=PLAYING.position - 9))
     assert " 12:28:11 31m 49s ago " in row
-    assert row.index("┃") == text(timeline_row(PLAYING, (), 100, live=True)).index("┃")
+    assert row.index("┃") == text_of(timeline_row(PLAYING, (), 100, live=True)).index("┃")
 
 
 @pytest.mark.parametrize("width", [60, 100, 200])
 def test_a_tape_that_does_not_answer_is_told_with_the_moment(width: int) -> None:
     playing = replace(PLAYING, waiting=12.3)
     row = timeline_row(playing, MARKS, width, live=True)
-    assert "the log is not read: no answer for 12 s" in text(row)
-    assert "12:28:20" in text(row)
+    assert "the log is not read: no answer for 12 s" in text_of(row)
+    assert "12:28:20" in text_of(row)
     assert all(time_at(x, playing, width) is None for x in range(width))
 
 
@@ -367,12 +366,12 @@ def _styles(row: Row) -> list[str]:
 
 def test_a_click_on_a_mark_goes_to_what_happened() -> None:
     marks = [mark(2999, EventKind.CAME), mark(3001, EventKind.FULL), mark(3001.5, EventKind.CAME)]
-    row = text(timeline_row(PLAYING, marks, 120, live=True))
+    row = text_of(timeline_row(PLAYING, marks, 120, live=True))
     assert time_at(row.index("■"), PLAYING, 120, marks) == NOON + 3001
 
 
 def test_the_ends_of_the_bar_are_the_ends_of_the_tape_and_beside_it_is_no_moment() -> None:
-    row = text(timeline_row(PLAYING, (), 100, live=True))
+    row = text_of(timeline_row(PLAYING, (), 100, live=True))
     first, last = row.index("·"), row.rindex("·")
     assert time_at(first, PLAYING, 100) == PLAYING.first
     assert time_at(last, PLAYING, 100) == PLAYING.last

@@ -6,6 +6,7 @@ import pytest
 
 from gpumon.model.topology import DeviceKind, Joint, Link, Topology, TopologyDevice
 from gpumon.ui.view.topology_page import topology_rows
+from tests.ui.view.drawing import lines_of
 
 HOSTILE = "eth\x1b[31m[red]\n" + "x" * 300
 
@@ -25,7 +26,7 @@ def topology(count: int, joint: Joint, *nics: str, node: int | None = 0) -> Topo
 
 def lines(shown: Topology, width: int = 100) -> list[str]:
     rows = topology_rows(shown, width)
-    texts = ["".join(text for text, _ in row) for row in rows]
+    texts = lines_of(rows)
     assert {len(text) for text in texts} == {width}
     return [text.rstrip() for text in texts]
 

@@ -6,10 +6,10 @@ import copy
 import functools
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpumon.findings import conditions
 from gpumon.makers.demo import DemoSource
@@ -21,6 +21,7 @@ from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.process_table import Listing
 from tests.build import NOON
 from tests.clock import HandClock
+from tests.ui.view.drawing import VIEW, dashboard_of, history_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,8 +74,8 @@ KEYS: dict[str, Key] = {
     "cost": dashboard_view.show_cost,
     "release": lambda view, _: dashboard_view.clear_choice(view),
     "mine": lambda view, _: dashboard_view.toggle_mine(view, "ann"),
-    "pause": lambda view, _: msgspec.structs.replace(view, paused=not view.paused),
-    "host": lambda view, _: msgspec.structs.replace(view, host_strip=not view.host_strip),
+    "pause": lambda view, _: replace(view, paused=not view.paused),
+    "host": lambda view, _: replace(view, host_strip=not view.host_strip),
 }
 
 
@@ -123,17 +124,10 @@ def test_drawing_twice_gives_equal_rows_and_leaves_everything_as_it_was(
         view = once.layout.view
 
 
-def layout_of(view: View) -> Layout:
-    history = History(conditions())
-    history.add(course()[0])
-    return Dashboard(history).rows(course()[0], view, 100, 24).layout
-
-
 def test_a_cursor_that_the_cards_take_leaves_its_line_with_the_same_key() -> None:
-    history, shown = History(conditions()), course()[0]
-    history.add(shown)
-    dashboard = Dashboard(history)
-    layout = dashboard.rows(shown, View(interval=0.5), 100, 24).layout
+    shown = course()[0]
+    dashboard = Dashboard(history_of(shown))
+    layout = dashboard.rows(shown, VIEW, 100, 24).layout
     view = dashboard_view.move(layout.view, layout, 0)
     assert [row[0][0] for row in dashboard.rows(shown, view, 100, 24).processes].count("▸") == 1
     view = dashboard_view.change_side(view, layout)
@@ -141,7 +135,7 @@ def test_a_cursor_that_the_cards_take_leaves_its_line_with_the_same_key() -> Non
 
 
 def test_escape_clears_one_thing_after_the_other() -> None:
-    layout = layout_of(View(interval=0.5))
+    layout = dashboard_of(course()[0]).layout
     view = dashboard_view.toggle_mine(dashboard_view.tag_all(layout.view, layout), "ann")
     view = dashboard_view.change_side(dashboard_view.move(view, layout, 3), layout)
     cleared = []
@@ -154,7 +148,7 @@ def test_escape_clears_one_thing_after_the_other() -> None:
 
 
 def test_the_same_key_again_takes_back_what_it_did() -> None:
-    layout = layout_of(View(interval=0.5))
+    layout = dashboard_of(course()[0]).layout
     view = layout.view
     for key in ("tree", "users", "jobs", "side", "tag all", "mine", "cost"):
         once = KEYS[key](view, layout)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import time
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpumon.findings import conditions
 from gpumon.recording.history import History
@@ -16,33 +15,25 @@ from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.process_table import Listing
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.ui.view.drawing import text_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.history import ViewedSeries
+
+pytestmark = pytest.mark.usefixtures("utc")
 
 CARDS = (gpu(), gpu(index=1))
 ANN = process(4001, user="ann", gpus=(0, 1), memory_used=40 * GIB, sm=50, started_at=NOON)
 BO = process(4002, user="bo", gpus=(1,), memory_used=10 * GIB, sm=0, started_at=NOON)
 USERS = View(interval=1.0, listing=Listing.USERS)
-BO_CHOSEN = msgspec.structs.replace(USERS, cursor="user:bo")
-
-
-@pytest.fixture(autouse=True)
-def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
+BO_CHOSEN = replace(USERS, cursor="user:bo")
 
 
 def seen(seconds: int = 600, more: int = 0) -> tuple[History, list[Snapshot]]:
     """Ann is on two GPUs; Bo comes after 60 s and is idle at once."""
     history = History(conditions())
-    others = [msgspec.structs.replace(BO, id=process(4100 + n).id) for n in range(more)]
+    others = [replace(BO, id=process(4100 + n).id) for n in range(more)]
     shown: list[Snapshot] = []
     for second in range(0, seconds, 5):
         here = (ANN,) if second < 60 else (ANN, BO, *others)
@@ -57,7 +48,7 @@ def below(
     """The rows below the list of users."""
     rows = Dashboard(history).rows(now, view, width, height).processes
     assert {row_width(row) for row in rows} == {width}
-    lines = ["".join(text for text, _ in row).rstrip() for row in rows]
+    lines = [text_of(row).rstrip() for row in rows]
     place = next((place for place, line in enumerate(lines) if line.startswith("── ")), len(lines))
     return [line for line in lines[place:] if line]
 
@@ -116,7 +107,7 @@ def test_a_past_or_paused_moment_shows_what_was_known_then() -> None:
     then = shown[20]
     during = below(seen(105)[0], then)
     past = below(history.as_of(then), then)
-    paused = below(history, then, msgspec.structs.replace(BO_CHOSEN, paused=True))
+    paused = below(history, then, replace(BO_CHOSEN, paused=True))
     assert "idle since" not in "".join(during), "for less than a minute"
     assert during == past
     # Minutes later, "now" would be wrong.
@@ -145,5 +136,5 @@ def test_the_charts_are_drawn_no_more_than_once_a_second(
     for tenth in range(100):
         now = snapshot(NOON + tenth / 10, *CARDS, processes=(ANN,), processes_at=NOON + tenth // 10)
         history.add(now)
-        dashboard.rows(now, msgspec.structs.replace(USERS, interval=0.1), 100, 40)
+        dashboard.rows(now, replace(USERS, interval=0.1), 100, 40)
     assert len(asked) <= 2 * 11

@@ -326,15 +326,45 @@ def test_the_older_way_does_not_inherit_why_the_newer_one_had_no_answer(furnish:
 # 4, 17
 
 
-@pytest.mark.parametrize("code", [NO_PERMISSION, OPERATING_SYSTEM])
-def test_what_is_for_other_users_says_so(furnish: Furnish, code: int) -> None:
-    room = furnish(h100())
+CODES = [
+    *(
+        pytest.param(code, [None] * 3, Unknown.NOT_SUPPORTED, id=f"{code}: not supported")
+        for code in (NOT_SUPPORTED, FUNCTION_NOT_FOUND, OLD_VERSION)
+    ),
+    *(
+        pytest.param(code, [None] * 3, Unknown.NO_PERMISSION, id=f"{code}: no permission")
+        for code in (NO_PERMISSION, OPERATING_SYSTEM)
+    ),
+    *(
+        pytest.param(code, [None] * 3, None, id=f"{code}: no value")
+        for code in (NOT_FOUND, NO_DATA)
+    ),
+    *(
+        pytest.param(code, [250.0] * 3, Unknown.NO_ANSWER, id=f"{code}: passing")
+        for code in PASSING
+    ),
+    *(
+        pytest.param(code, [250.0, 250.0, None], Unknown.NO_ANSWER, id=f"{code}: failing")
+        for code in (UNKNOWN, 10, 4242)
+    ),
+]
+"""A code, the power that the first three samples with it have, and why it is unknown later."""
+
+
+@pytest.mark.parametrize(("code", "at_first", "reason"), CODES)
+def test_each_error_makes_one_value_unknown_with_its_reason_until_it_ends(
+    opened: Furnish, code: int, at_first: list[float | None], reason: Unknown | None
+) -> None:
+    room = opened(h100(power_usage=250_000))
+    room.sample()
     room.driver.cards[0].fail(POWER, code)
-    room.open()
-    gpu = room.samples(3).gpus[0]
-    assert gpu.power_draw is None
-    assert gpu.unknown["power_draw"] is Unknown.NO_PERMISSION
-    assert gpu.status is GpuStatus.OK
+    assert [room.gpu().power_draw for _ in range(3)] == at_first
+    gpu = room.samples(20, seconds=1 + KEPT_SECONDS / 10).gpus[0]
+    assert (gpu.power_draw, gpu.unknown.get("power_draw")) == (None, reason)
+    assert gpu.status is GpuStatus.OK, "one value is not the GPU"
+    room.driver.cards[0].heal()
+    gpu = room.gpu(60)
+    assert (gpu.power_draw, gpu.unknown.get("power_draw")) == (250.0, None)
 
 
 @pytest.mark.parametrize("code", [NO_PERMISSION, OPERATING_SYSTEM])
@@ -358,19 +388,6 @@ def test_without_permission_for_any_card_there_is_nothing_to_open(furnish: Furni
 
 
 # 6, 21
-
-
-@pytest.mark.parametrize("code", [NOT_FOUND, NO_DATA])
-def test_nothing_there_is_no_error(opened: Furnish, code: int) -> None:
-    room = opened(h100())
-    room.sample()
-    room.driver.cards[0].fail(POWER, code)
-    gpu = room.samples(5).gpus[0]
-    assert gpu.power_draw is None
-    assert "power_draw" not in gpu.unknown
-    assert gpu.status is GpuStatus.OK
-    room.driver.cards[0].heal()
-    assert room.gpu().power_draw is not None
 
 
 @pytest.mark.parametrize("code", [NOT_FOUND, NO_DATA])
@@ -605,34 +622,7 @@ def test_a_passing_error_keeps_the_last_value_and_asks_less(opened: Furnish, cod
     assert room.gpu(5).power_draw == 90.0
 
 
-@pytest.mark.parametrize("code", PASSING)
-def test_a_passing_error_that_does_not_pass_ends_in_unknown(opened: Furnish, code: int) -> None:
-    room = opened(h100())
-    room.sample()
-    room.driver.cards[0].fail(POWER, code)
-    gpu = room.samples(20, seconds=1 + KEPT_SECONDS / 10).gpus[0]
-    assert gpu.power_draw is None
-    assert gpu.unknown["power_draw"] is Unknown.NO_ANSWER
-
-
 # 999, and whatever else
-
-
-@pytest.mark.parametrize("code", [UNKNOWN, 10, 4242])
-def test_an_unknown_error_passes_three_times(opened: Furnish, code: int) -> None:
-    room = opened(h100(power_usage=250_000))
-    room.sample()
-    room.driver.cards[0].fail(POWER, code)
-    assert room.gpu().power_draw == 250.0
-    assert room.gpu().power_draw == 250.0
-    gpu = room.gpu()
-    assert gpu.power_draw is None
-    assert gpu.unknown["power_draw"] is Unknown.NO_ANSWER
-    assert gpu.status is GpuStatus.OK, "one value is not the GPU"
-    room.driver.cards[0].heal()
-    gpu = room.gpu(5)
-    assert gpu.power_draw == 250.0
-    assert "power_draw" not in gpu.unknown
 
 
 def test_a_card_that_answers_nothing_is_failing_and_recovers(opened: Furnish) -> None:

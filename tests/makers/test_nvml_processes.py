@@ -167,7 +167,7 @@ def test_an_ended_process_that_the_driver_still_lists_keeps_its_name(opened: Fur
         (False, "570.86.15", True, True),
     ],
 )
-def test_in_a_container_a_number_alone_names_nobody(
+def test_a_pid_is_looked_up_as_far_as_the_driver_is_trusted(
     furnish: Furnish,
     monkeypatch: pytest.MonkeyPatch,
     on_the_host: bool,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpumon.makers.drm import holders
+from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
+from tests.makers.nvml_room import opened as opened  # noqa: PLC0414 - a fixture
 
 
 @pytest.fixture(autouse=True)

@@ -157,6 +157,18 @@ def furnish(tmp_path: Path) -> Iterator[Callable[..., Room]]:
         room.close()
 
 
+@pytest.fixture
+def opened(furnish: Callable[..., Room]) -> Callable[..., Room]:
+    """Makes a room as `furnish` does, and opens its source."""
+
+    def make(*models: Model, **driver: Any) -> Room:
+        room = furnish(*models, **driver)
+        room.open()
+        return room
+
+    return make
+
+
 _ELSEWHERE = """
 import sys
 import msgspec

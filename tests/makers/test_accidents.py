@@ -13,7 +13,6 @@ from gpumon.model.accidents import ACCIDENT_SECONDS, Accident, AccidentKind
 from gpumon.model.processes import CgroupMemory
 from gpumon.model.selection import GpuSelection
 from tests.driver import GIB, Owner, h100
-from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 from tests.makers.nvml_room import kernel_thread
 from tests.makers.test_xids import line
 

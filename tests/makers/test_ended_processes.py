@@ -21,7 +21,6 @@ from tests.build import device_files
 from tests.doctor.conftest import tree as tree  # noqa: PLC0414 - a fixture
 from tests.doctor.trees import VERSION, Tree, verdict, words
 from tests.driver import GIB, Owner, h100
-from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable

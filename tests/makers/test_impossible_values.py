@@ -17,7 +17,6 @@ from gpumon.model.processes import GpuUse
 from gpumon.model.snapshot import MigInstance, Unknown
 from tests.build import NOON, gpu, process, snapshot
 from tests.driver import GIB, Driver, Owner, h100, rtx4090
-from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable

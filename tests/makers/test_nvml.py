@@ -31,6 +31,7 @@ from tests.driver import (
     b200,
     gb10,
     h100,
+    layout,
     owners,
     rtx4090,
     settle,
@@ -44,7 +45,6 @@ from tests.makers.nvml_room import (
     Room,
     join_watchers,
 )
-from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 from tests.nvml_source import NvmlSource
 
 if TYPE_CHECKING:
@@ -56,51 +56,14 @@ if TYPE_CHECKING:
 
 PCIE = "nvmlDeviceGetPcieThroughput"
 
-AS_THE_DRIVER_SAYS: dict[str, tuple[str, float]] = {
-    "minor_number": ("minor_number", 1),
-    "memory_used": ("memory_used", 1),
-    "memory_reserved": ("memory_reserved", 1),
-    "memory_total": ("memory_total", 1),
-    "bar1_used": ("bar1_used", 1),
-    "bar1_total": ("bar1_total", 1),
-    "utilization_gpu": ("utilization_gpu", 1),
-    "utilization_memory": ("utilization_memory", 1),
-    "utilization_encoder": ("utilization_encoder", 1),
-    "utilization_decoder": ("utilization_decoder", 1),
-    "utilization_jpeg": ("utilization_jpeg", 1),
-    "utilization_ofa": ("utilization_ofa", 1),
+RENAMED: dict[str, tuple[str, float]] = {
     "temperature_gpu": ("temperature", 1),
-    "temperature_memory": ("temperature_memory", 1),
-    "temperature_slowdown": ("temperature_slowdown", 1),
-    "temperature_shutdown": ("temperature_shutdown", 1),
-    "temperature_margin": ("temperature_margin", 1),
     "power_draw": ("power_usage", 1e-3),
     "power_instant": ("power_instant", 1e-3),
     "power_average": ("power_usage", 1e-3),
     "power_limit": ("power_limit_enforced", 1e-3),
     "power_limit_min": ("power_limit_min", 1e-3),
     "power_limit_max": ("power_limit_max", 1e-3),
-    "clock_sm": ("clock_sm", 1),
-    "clock_memory": ("clock_memory", 1),
-    "clock_graphics": ("clock_graphics", 1),
-    "clock_video": ("clock_video", 1),
-    "clock_sm_max": ("clock_sm_max", 1),
-    "clock_memory_max": ("clock_memory_max", 1),
-    "clock_graphics_max": ("clock_graphics_max", 1),
-    "clock_video_max": ("clock_video_max", 1),
-    "pstate": ("pstate", 1),
-    "clock_event_reasons": ("clock_event_reasons", 1),
-    "fan_speed": ("fan_speed", 1),
-    "pcie_generation": ("pcie_generation", 1),
-    "pcie_generation_max": ("pcie_generation_max", 1),
-    "pcie_width": ("pcie_width", 1),
-    "pcie_width_max": ("pcie_width_max", 1),
-    "nvlink_count": ("nvlink_count", 1),
-    "ecc_mode": ("ecc_mode", 1),
-    "ecc_corrected_volatile": ("ecc_corrected_volatile", 1),
-    "ecc_uncorrected_volatile": ("ecc_uncorrected_volatile", 1),
-    "ecc_corrected_aggregate": ("ecc_corrected_aggregate", 1),
-    "ecc_uncorrected_aggregate": ("ecc_uncorrected_aggregate", 1),
     "remapped_rows_correctable": ("remapped_corrected", 1),
     "remapped_rows_uncorrectable": ("remapped_uncorrected", 1),
     "remapped_rows_pending": ("remapped_pending", 1),
@@ -108,12 +71,8 @@ AS_THE_DRIVER_SAYS: dict[str, tuple[str, float]] = {
     "retired_pages_single_bit": ("retired_single_bit", 1),
     "retired_pages_double_bit": ("retired_double_bit", 1),
     "retired_pages_pending": ("retired_pending", 1),
-    "persistence_mode": ("persistence_mode", 1),
-    "display_mode": ("display_mode", 1),
-    "display_active": ("display_active", 1),
-    "mig_mode": ("mig_mode", 1),
 }
-"""Field of the model -> the driver's number, and how many model units it is worth."""
+"""Fields of the model whose name or unit is not the driver's."""
 
 IN_WORDS = {
     "index",
@@ -140,6 +99,13 @@ DERIVED = {
     "xid",
     "xid_at",
 }
+
+AS_THE_DRIVER_SAYS: dict[str, tuple[str, float]] = RENAMED | {
+    metric.field: (metric.field, 1)
+    for metric in GPU_METRICS
+    if metric.field in layout.METRICS.keys() - RENAMED.keys() - METRICS.keys() - IN_WORDS - DERIVED
+}
+"""Field of the model -> the driver's number, and how many model units it is worth."""
 
 
 FLAGS = {
@@ -184,9 +150,8 @@ def test_every_metric_of_the_table_is_read() -> None:
 
 
 @pytest.mark.parametrize("make", [h100, a100, b200, v100, rtx4090])
-def test_every_number_is_the_drivers(furnish: Furnish, make: Callable[..., Model]) -> None:
-    room = furnish(distinct(make, 20, 1), distinct(make, 31, 7))
-    room.open()
+def test_every_number_is_the_drivers(opened: Furnish, make: Callable[..., Model]) -> None:
+    room = opened(distinct(make, 20, 1), distinct(make, 31, 7))
     for card, gpu in zip(room.driver.cards, room.sample().gpus, strict=True):
         for field, (metric, unit) in AS_THE_DRIVER_SAYS.items():
             expected = card.get(metric)
@@ -228,47 +193,68 @@ def test_garbage_is_not_looked_for_in_what_a_sample_leaves(furnish: Furnish) -> 
     assert not any(map(gc.is_tracked, left))
 
 
-def test_what_a_card_is_is_said_in_the_fields_own_words(furnish: Furnish) -> None:
-    room = furnish(h100(compute_mode=3, recovery_action=4))
-    room.open()
+def test_what_a_card_is_is_said_in_the_fields_own_words(opened: Furnish) -> None:
+    room = opened(h100())
     gpu = room.gpu()
     assert (gpu.index, gpu.uuid) == (0, room.driver.cards[0].uuid)
     assert gpu.name == "NVIDIA H100 80GB HBM3"
     assert gpu.pci_bus_id == room.driver.cards[0].bus_id
     assert (gpu.architecture, gpu.compute_capability) == ("Hopper", "9.0")
     assert (gpu.vbios_version, gpu.serial) == ("96.00.89.00.01", room.driver.cards[0].serial)
-    assert (gpu.compute_mode, gpu.recovery_action) == ("Exclusive_Process", "Drain and Reset")
     assert gpu.nvlink_active == gpu.nvlink_count == 18
 
 
 @pytest.mark.parametrize(
-    ("action", "words"),
-    [(5, "Recover IMEX Domain"), (6, "Bus Reset"), (7, "System Reboot")],
+    ("model", "expected"),
+    [
+        pytest.param(
+            h100(compute_mode=3, recovery_action=4),
+            {"compute_mode": "Exclusive_Process", "recovery_action": "Drain and Reset"},
+            id="modes",
+        ),
+        pytest.param(
+            h100(recovery_action=5), {"recovery_action": "Recover IMEX Domain"}, id="recover IMEX"
+        ),
+        pytest.param(h100(recovery_action=6), {"recovery_action": "Bus Reset"}, id="bus reset"),
+        pytest.param(h100(recovery_action=7), {"recovery_action": "System Reboot"}, id="reboot"),
+        pytest.param(
+            h100(compute_mode=9, recovery_action=77, architecture=42),
+            {
+                "compute_mode": "unknown (9)",
+                "recovery_action": "unknown (77)",
+                "architecture": "unknown (42)",
+            },
+            id="numbers without a name",
+        ),
+        pytest.param(h100(architecture=2**32 - 1), {"architecture": None}, id="no architecture"),
+        pytest.param(h100(pstate=32), {"pstate": None}, id="no performance state"),
+        pytest.param(
+            h100(name=b"bad \xff\x1b[31mname", serial=b"\xc3("),
+            {
+                "name": "bad \N{REPLACEMENT CHARACTER}\x1b[31mname",
+                "serial": "\N{REPLACEMENT CHARACTER}(",
+            },
+            id="escape sequences and broken UTF-8",
+        ),
+        pytest.param(
+            rtx4090(fan_speed=112),
+            {"fan_speed": 112, "fan_speeds": (112, 112)},
+            id="a fan above 100 %",
+        ),
+        pytest.param(
+            h100(nvlink_down=0b101), {"nvlink_active": 16, "nvlink_count": 18}, id="links down"
+        ),
+    ],
 )
-def test_newer_recovery_actions_have_words(furnish: Furnish, action: int, words: str) -> None:
-    room = furnish(h100(recovery_action=action))
-    room.open()
-    assert room.gpu().recovery_action == words
+def test_what_the_driver_says_is_shown_as(
+    opened: Furnish, model: Model, expected: dict[str, object]
+) -> None:
+    gpu = opened(model).gpu()
+    assert {field: getattr(gpu, field) for field in expected} == expected
 
 
-def test_an_architecture_the_driver_does_not_know_is_unknown(furnish: Furnish) -> None:
-    room = furnish(h100(architecture=2**32 - 1))
-    room.open()
-    assert room.gpu().architecture is None
-
-
-def test_a_number_without_a_name_is_shown_as_that_number(furnish: Furnish) -> None:
-    room = furnish(h100(compute_mode=9, recovery_action=77, architecture=42))
-    room.open()
-    gpu = room.gpu()
-    assert gpu.compute_mode == "unknown (9)"
-    assert gpu.recovery_action == "unknown (77)"
-    assert gpu.architecture == "unknown (42)"
-
-
-def test_the_host_names_the_versions(furnish: Furnish) -> None:
-    room = furnish(h100(), driver_version="580.65.06", cuda_version=13_010)
-    room.open()
+def test_the_host_names_the_versions(opened: Furnish) -> None:
+    room = opened(h100(), driver_version="580.65.06", cuda_version=13_010)
     host = room.sample().host
     assert host.driver_version == "580.65.06"
     assert host.library_version == "12.580.65.06"
@@ -278,9 +264,8 @@ def test_the_host_names_the_versions(furnish: Furnish) -> None:
     assert host.cpu_count
 
 
-def test_reserved_memory_is_not_used_memory(furnish: Furnish) -> None:
-    room = furnish(h100(memory_used=5 * GIB))
-    room.open()
+def test_reserved_memory_is_not_used_memory(opened: Furnish) -> None:
+    room = opened(h100(memory_used=5 * GIB))
     gpu = room.gpu()
     assert gpu.memory_used == 5 * GIB
     assert gpu.memory_free is not None
@@ -288,46 +273,16 @@ def test_reserved_memory_is_not_used_memory(furnish: Furnish) -> None:
     assert gpu.memory_total == gpu.memory_used + gpu.memory_free + (gpu.memory_reserved or 0)
 
 
-def test_names_with_escape_sequences_and_broken_utf8_survive(furnish: Furnish) -> None:
-    room = furnish(h100(name=b"bad \xff\x1b[31mname", serial=b"\xc3("))
-    room.open()
-    gpu = room.gpu()
-    assert gpu.name == "bad \N{REPLACEMENT CHARACTER}\x1b[31mname"
-    assert gpu.serial == "\N{REPLACEMENT CHARACTER}("
-
-
-def test_a_performance_state_the_driver_does_not_know_is_unknown(furnish: Furnish) -> None:
-    room = furnish(h100(pstate=32))
-    room.open()
-    assert room.gpu().pstate is None
-
-
-def test_a_fan_may_be_asked_for_more_than_everything(furnish: Furnish) -> None:
-    room = furnish(rtx4090(fan_speed=112))
-    room.open()
-    gpu = room.gpu()
-    assert (gpu.fan_speed, gpu.fan_speeds) == (112, (112, 112))
-
-
-def test_energy_is_the_drivers_counter_in_joules(furnish: Furnish) -> None:
-    room = furnish(h100(power_usage=300_000))
-    room.open()
+def test_energy_is_the_drivers_counter_in_joules(opened: Furnish) -> None:
+    room = opened(h100(power_usage=300_000))
     assert room.gpu().energy == pytest.approx(room.driver.cards[0].total("power_usage") / 1000)
-
-
-def test_links_that_are_down_are_counted_and_not_active(furnish: Furnish) -> None:
-    room = furnish(h100(nvlink_down=0b101))
-    room.open()
-    gpu = room.gpu()
-    assert (gpu.nvlink_active, gpu.nvlink_count) == (16, 18)
 
 
 # Paces
 
 
-def test_static_values_are_asked_once(furnish: Furnish) -> None:
-    room = furnish(*(h100() for _ in range(3)))
-    room.open()
+def test_static_values_are_asked_once(opened: Furnish) -> None:
+    room = opened(*(h100() for _ in range(3)))
     room.samples(60)
     for function in (
         "nvmlDeviceGetName",
@@ -347,19 +302,17 @@ def test_a_static_value_that_could_not_be_read_is_asked_again(furnish: Furnish) 
     assert room.gpu(seconds=3).name == "NVIDIA H100 80GB HBM3"
 
 
-def test_fast_values_are_read_at_every_sample(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.open()
+def test_fast_values_are_read_at_every_sample(opened: Furnish) -> None:
+    room = opened(h100())
     for watts in (100, 200, 300):
         room.driver.cards[0].power_usage = watts * 1000
         assert room.gpu().power_draw == watts
 
 
 def test_what_the_dashboard_does_not_show_is_read_once_a_second_unless_somebody_keeps_it(
-    furnish: Furnish,
+    opened: Furnish,
 ) -> None:
-    room = furnish(h100())
-    room.open()
+    room = opened(h100())
     kept = []
     for sample in range(21):
         room.driver.cards[0].power_instant = sample * 1000
@@ -367,9 +320,8 @@ def test_what_the_dashboard_does_not_show_is_read_once_a_second_unless_somebody_
     assert kept == [0.0] * 10 + [10.0] * 8 + [18.0, 19.0, 20.0]
 
 
-def test_slow_values_follow_within_their_period(furnish: Furnish) -> None:
-    room = furnish(*(h100() for _ in range(8)))
-    room.open()
+def test_slow_values_follow_within_their_period(opened: Furnish) -> None:
+    room = opened(*(h100() for _ in range(8)))
     room.sample()
     for card in room.driver.cards:
         card.power_limit_enforced = 500_000
@@ -379,9 +331,8 @@ def test_slow_values_follow_within_their_period(furnish: Furnish) -> None:
     assert {gpu.temperature_memory for gpu in snapshot.gpus} == {71}
 
 
-def test_modes_follow_within_ten_seconds_and_are_asked_no_more_often(furnish: Furnish) -> None:
-    room = furnish(*(h100() for _ in range(8)))
-    room.open()
+def test_modes_follow_within_ten_seconds_and_are_asked_no_more_often(opened: Furnish) -> None:
+    room = opened(*(h100() for _ in range(8)))
     room.sample()
     for card in room.driver.cards:
         card.persistence_mode = 0
@@ -403,9 +354,8 @@ def test_a_mode_that_was_not_told_is_asked_for_again_soon(furnish: Furnish) -> N
     assert room.gpu(7.0).persistence_mode is False
 
 
-def test_slow_questions_are_spread_over_the_samples(furnish: Furnish) -> None:
-    room = furnish(*(h100() for _ in range(8)))
-    room.open()
+def test_slow_questions_are_spread_over_the_samples(opened: Furnish) -> None:
+    room = opened(*(h100() for _ in range(8)))
     room.samples(5)
     slow = (
         "nvmlDeviceGetEnforcedPowerLimit",
@@ -421,23 +371,20 @@ def test_slow_questions_are_spread_over_the_samples(furnish: Furnish) -> None:
     assert max(counts) <= 4
 
 
-def test_processes_are_listed_once_a_second(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.open()
+def test_processes_are_listed_once_a_second(opened: Furnish) -> None:
+    room = opened(h100())
     room.samples(31)
     assert 3 <= room.calls("nvmlDeviceGetComputeRunningProcesses_v3") <= 4
 
 
-def test_processes_are_listed_at_every_sample_that_is_slower(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.open()
+def test_processes_are_listed_at_every_sample_that_is_slower(opened: Furnish) -> None:
+    room = opened(h100())
     room.samples(6, seconds=1.0)
     assert room.calls("nvmlDeviceGetComputeRunningProcesses_v3") == 6
 
 
-def test_fields_are_read_in_one_call_a_sample(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.open()
+def test_fields_are_read_in_one_call_a_sample(opened: Furnish) -> None:
+    room = opened(h100())
     room.sample()
     before = room.calls("nvmlDeviceGetFieldValues")
     room.samples(4, seconds=0.01)
@@ -567,9 +514,8 @@ def test_a_call_that_turns_out_dear_is_paid_from_the_same_purse(furnish: Furnish
     assert 0 < spent <= 0.055 * (20 + spent)
 
 
-def test_pcie_traffic_comes_from_counters_that_do_not_block(furnish: Furnish) -> None:
-    room = furnish(h100(pcie_rx=3_000, pcie_tx=500))
-    room.open()
+def test_pcie_traffic_comes_from_counters_that_do_not_block(opened: Furnish) -> None:
+    room = opened(h100(pcie_rx=3_000, pcie_tx=500))
     assert room.gpu(0.0).unknown["pcie_rx"] is Unknown.NOT_READ
     room.driver.set_clock(14.0)
     gpu = room.gpu(4.0)
@@ -591,10 +537,9 @@ def test_a_counter_of_four_bytes_is_no_measure_of_traffic() -> None:
 
 @pytest.mark.parametrize("model", [h100, b200], ids=["NVLink 4", "NVLink 5"])
 def test_nvlink_traffic_is_the_difference_of_two_counters(
-    furnish: Furnish, model: Callable[..., Model]
+    opened: Furnish, model: Callable[..., Model]
 ) -> None:
-    room = furnish(model(nvlink_rx=8_192, nvlink_tx=1_024))
-    room.open()
+    room = opened(model(nvlink_rx=8_192, nvlink_tx=1_024))
     room.sample()
     room.sample(2.1)
     room.driver.set_clock(12.0)
@@ -603,9 +548,8 @@ def test_nvlink_traffic_is_the_difference_of_two_counters(
     assert gpu.nvlink_tx == pytest.approx(1_024 * 1024, rel=1e-6)
 
 
-def test_nvlink_errors_are_replays_and_recoveries_of_all_links(furnish: Furnish) -> None:
-    room = furnish(h100(nvlink_replays=7), b200(), rtx4090())
-    room.open()
+def test_nvlink_errors_are_replays_and_recoveries_of_all_links(opened: Furnish) -> None:
+    room = opened(h100(nvlink_replays=7), b200(), rtx4090())
     assert room.gpu().nvlink_errors == 7
     room.driver.cards[0].nvlink_recoveries = 2
     h100_, b200_, rtx = room.sample(5.0).gpus
@@ -615,9 +559,8 @@ def test_nvlink_errors_are_replays_and_recoveries_of_all_links(furnish: Furnish)
         assert other.unknown["nvlink_errors"] is Unknown.NOT_SUPPORTED
 
 
-def test_a_counter_that_went_back_gives_no_rate(furnish: Furnish) -> None:
-    room = furnish(h100(nvlink_rx=8_192))
-    room.open()
+def test_a_counter_that_went_back_gives_no_rate(opened: Furnish) -> None:
+    room = opened(h100(nvlink_rx=8_192))
     room.driver.set_clock(100.0)
     room.samples(2, seconds=2.1)
     room.driver.set_clock(50.0)
@@ -628,9 +571,8 @@ def test_a_counter_that_went_back_gives_no_rate(furnish: Furnish) -> None:
     assert room.gpu(2.1).nvlink_rx == pytest.approx(8_192 * 1024, rel=1e-4)
 
 
-def test_a_card_that_does_not_do_something_is_asked_once(furnish: Furnish) -> None:
-    room = furnish(gb10(), h100())
-    room.open()
+def test_a_card_that_does_not_do_something_is_asked_once(opened: Furnish) -> None:
+    room = opened(gb10(), h100())
     room.samples(60)
     gb10_calls = room.driver.cards[0].calls()
     assert gb10_calls["nvmlDeviceGetMemoryInfo_v2"].calls == 1
@@ -639,9 +581,8 @@ def test_a_card_that_does_not_do_something_is_asked_once(furnish: Furnish) -> No
     assert room.driver.cards[1].calls()["nvmlDeviceGetMemoryInfo_v2"].calls == 60
 
 
-def test_a_snapshot_never_changes(furnish: Furnish) -> None:
-    room = furnish(h100(memory_used=GIB))
-    room.open()
+def test_a_snapshot_never_changes(opened: Furnish) -> None:
+    room = opened(h100(memory_used=GIB))
     first = room.sample()
     unknown = dict(first.gpus[0].unknown)
     room.driver.cards[0].memory_used = 2 * GIB
@@ -652,9 +593,8 @@ def test_a_snapshot_never_changes(furnish: Furnish) -> None:
     assert first.gpus[0].unknown == unknown
 
 
-def test_a_sample_of_eight_cards_asks_no_more_than_it_says(furnish: Furnish) -> None:
-    room = furnish(*(h100() for _ in range(8)))
-    room.open()
+def test_a_sample_of_eight_cards_asks_no_more_than_it_says(opened: Furnish) -> None:
+    room = opened(*(h100() for _ in range(8)))
     room.samples(30)
     room.driver.reset_counters()
     room.samples(100)

@@ -37,7 +37,6 @@ from tests.makers.nvml_room import (
     Room,
     replace_function,
 )
-from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,10 +65,9 @@ def test_every_code_that_has_a_reaction_of_its_own_is_in_the_table() -> None:
 
 
 def test_a_driver_that_was_loaded_anew_is_initialised_anew_in_the_same_sample(
-    furnish: Furnish,
+    opened: Furnish,
 ) -> None:
-    room = furnish(h100(), h100())
-    room.open()
+    room = opened(h100(), h100())
     before = room.sample()
     room.driver.reload()
     after = room.sample(60)
@@ -81,10 +79,9 @@ def test_a_driver_that_was_loaded_anew_is_initialised_anew_in_the_same_sample(
 
 
 def test_what_was_learned_is_learned_anew_from_a_driver_that_was_loaded_anew(
-    furnish: Furnish,
+    opened: Furnish,
 ) -> None:
-    room = furnish(rtx4090(temperature_slowdown=None))
-    room.open()
+    room = opened(rtx4090(temperature_slowdown=None))
     assert room.gpu().unknown["temperature_slowdown"] is Unknown.NOT_SUPPORTED
     room.driver.cards[0].temperature_slowdown = 97
     room.driver.reload()
@@ -93,9 +90,8 @@ def test_what_was_learned_is_learned_anew_from_a_driver_that_was_loaded_anew(
     assert "temperature_slowdown" not in gpu.unknown
 
 
-def test_a_driver_that_stays_uninitialised_is_trouble_and_not_a_loop(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.open()
+def test_a_driver_that_stays_uninitialised_is_trouble_and_not_a_loop(opened: Furnish) -> None:
+    room = opened(h100())
     room.sample()
     room.driver.system.fail("nvmlDeviceGetCount_v2", UNINITIALIZED)
     snapshot = room.samples(30)
@@ -108,9 +104,8 @@ def test_a_driver_that_stays_uninitialised_is_trouble_and_not_a_loop(furnish: Fu
 # 2
 
 
-def test_a_stale_handle_is_enumerated_again(furnish: Furnish) -> None:
-    room = furnish(h100(), rtx4090())
-    room.open()
+def test_a_stale_handle_is_enumerated_again(opened: Furnish) -> None:
+    room = opened(h100(), rtx4090())
     kept = room.driver.cards[1].uuid
     room.driver.remove_card(0)
     room.sample()
@@ -213,10 +208,9 @@ def test_a_second_in_which_everything_is_refused_leaves_no_trace(
 @pytest.mark.slow
 @pytest.mark.parametrize("code", REFUSALS)
 def test_what_a_card_once_answered_is_asked_again_after_longer_and_longer_pauses(
-    furnish: Furnish, code: int
+    opened: Furnish, code: int
 ) -> None:
-    room = furnish(h100())
-    room.open()
+    room = opened(h100())
     room.sample()
     room.driver.cards[0].fail(POWER, code)
     room.sample()
@@ -254,9 +248,8 @@ def test_what_is_taken_up_again_before_its_turn_came_is_asked_once() -> None:
     assert [turn.query for turn in turns.take(1.0)] == [reading]
 
 
-def test_the_number_of_links_is_not_what_an_error_cut_off(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.open()
+def test_the_number_of_links_is_not_what_an_error_cut_off(opened: Furnish) -> None:
+    room = opened(h100())
     assert room.gpu().nvlink_count == 18
     states: list[int] = []
 
@@ -333,15 +326,45 @@ def test_the_older_way_does_not_inherit_why_the_newer_one_had_no_answer(furnish:
 # 4, 17
 
 
-@pytest.mark.parametrize("code", [NO_PERMISSION, OPERATING_SYSTEM])
-def test_what_is_for_other_users_says_so(furnish: Furnish, code: int) -> None:
-    room = furnish(h100())
+CODES = [
+    *(
+        pytest.param(code, [None] * 3, Unknown.NOT_SUPPORTED, id=f"{code}: not supported")
+        for code in (NOT_SUPPORTED, FUNCTION_NOT_FOUND, OLD_VERSION)
+    ),
+    *(
+        pytest.param(code, [None] * 3, Unknown.NO_PERMISSION, id=f"{code}: no permission")
+        for code in (NO_PERMISSION, OPERATING_SYSTEM)
+    ),
+    *(
+        pytest.param(code, [None] * 3, None, id=f"{code}: no value")
+        for code in (NOT_FOUND, NO_DATA)
+    ),
+    *(
+        pytest.param(code, [250.0] * 3, Unknown.NO_ANSWER, id=f"{code}: passing")
+        for code in PASSING
+    ),
+    *(
+        pytest.param(code, [250.0, 250.0, None], Unknown.NO_ANSWER, id=f"{code}: failing")
+        for code in (UNKNOWN, 10, 4242)
+    ),
+]
+"""A code, the power that the first three samples with it have, and why it is unknown later."""
+
+
+@pytest.mark.parametrize(("code", "at_first", "reason"), CODES)
+def test_each_error_makes_one_value_unknown_with_its_reason_until_it_ends(
+    opened: Furnish, code: int, at_first: list[float | None], reason: Unknown | None
+) -> None:
+    room = opened(h100(power_usage=250_000))
+    room.sample()
     room.driver.cards[0].fail(POWER, code)
-    room.open()
-    gpu = room.samples(3).gpus[0]
-    assert gpu.power_draw is None
-    assert gpu.unknown["power_draw"] is Unknown.NO_PERMISSION
-    assert gpu.status is GpuStatus.OK
+    assert [room.gpu().power_draw for _ in range(3)] == at_first
+    gpu = room.samples(20, seconds=1 + KEPT_SECONDS / 10).gpus[0]
+    assert (gpu.power_draw, gpu.unknown.get("power_draw")) == (None, reason)
+    assert gpu.status is GpuStatus.OK, "one value is not the GPU"
+    room.driver.cards[0].heal()
+    gpu = room.gpu(60)
+    assert (gpu.power_draw, gpu.unknown.get("power_draw")) == (250.0, None)
 
 
 @pytest.mark.parametrize("code", [NO_PERMISSION, OPERATING_SYSTEM])
@@ -365,20 +388,6 @@ def test_without_permission_for_any_card_there_is_nothing_to_open(furnish: Furni
 
 
 # 6, 21
-
-
-@pytest.mark.parametrize("code", [NOT_FOUND, NO_DATA])
-def test_nothing_there_is_no_error(furnish: Furnish, code: int) -> None:
-    room = furnish(h100())
-    room.open()
-    room.sample()
-    room.driver.cards[0].fail(POWER, code)
-    gpu = room.samples(5).gpus[0]
-    assert gpu.power_draw is None
-    assert "power_draw" not in gpu.unknown
-    assert gpu.status is GpuStatus.OK
-    room.driver.cards[0].heal()
-    assert room.gpu().power_draw is not None
 
 
 @pytest.mark.parametrize("code", [NOT_FOUND, NO_DATA])
@@ -415,9 +424,8 @@ def test_a_driver_that_goes_is_trouble_until_it_is_back(furnish: Furnish) -> Non
     assert back.host.driver_since == pytest.approx(room.clock.time(), abs=0.01)
 
 
-def test_a_driver_that_is_away_is_asked_every_five_seconds(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.open()
+def test_a_driver_that_is_away_is_asked_every_five_seconds(opened: Furnish) -> None:
+    room = opened(h100())
     room.sample()
     room.driver.unload()
     room.sample()
@@ -426,9 +434,8 @@ def test_a_driver_that_is_away_is_asked_every_five_seconds(furnish: Furnish) -> 
     assert room.calls("nvmlInit_v2") - before == pytest.approx(6, abs=1)
 
 
-def test_a_library_that_misses_its_parts_is_trouble(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.open()
+def test_a_library_that_misses_its_parts_is_trouble(opened: Furnish) -> None:
+    room = opened(h100())
     room.driver.system.fail("nvmlDeviceGetCount_v2", LIBRARY_NOT_FOUND)
     trouble = room.sample(3).trouble
     assert trouble is not None
@@ -465,9 +472,8 @@ def test_a_lost_card_leaves_the_others_running(
     assert {process.id.pid for process in snapshot.processes} == {4_000_001, 4_000_003}
 
 
-def test_a_lost_card_is_asked_every_five_seconds_and_may_come_back(furnish: Furnish) -> None:
-    room = furnish(h100(memory_used=GIB), h100())
-    room.open()
+def test_a_lost_card_is_asked_every_five_seconds_and_may_come_back(opened: Furnish) -> None:
+    room = opened(h100(memory_used=GIB), h100())
     room.sample()
     card = room.driver.cards[0]
     card.lost = True
@@ -482,9 +488,8 @@ def test_a_lost_card_is_asked_every_five_seconds_and_may_come_back(furnish: Furn
     assert "memory_used" not in gpu.unknown
 
 
-def test_of_a_card_that_is_back_all_that_moves_is_known_at_once(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.open()
+def test_of_a_card_that_is_back_all_that_moves_is_known_at_once(opened: Furnish) -> None:
+    room = opened(h100())
     room.sample(full=False)
     room.driver.cards[0].lost = True
     room.sample(full=False)
@@ -497,9 +502,8 @@ def test_of_a_card_that_is_back_all_that_moves_is_known_at_once(furnish: Furnish
     assert gpu.power_instant == 333.0
 
 
-def test_a_card_that_only_seems_to_be_back_stays_lost_since_then(furnish: Furnish) -> None:
-    room = furnish(h100(), h100())
-    room.open()
+def test_a_card_that_only_seems_to_be_back_stays_lost_since_then(opened: Furnish) -> None:
+    room = opened(h100(), h100())
     room.sample()
     room.driver.cards[0].fail("nvmlDeviceGetTemperatureV", LOST)
     first = room.gpu()
@@ -509,9 +513,8 @@ def test_a_card_that_only_seems_to_be_back_stays_lost_since_then(furnish: Furnis
     assert later.name == first.name is not None
 
 
-def test_a_lost_card_has_no_fans(furnish: Furnish) -> None:
-    room = furnish(rtx4090(), h100())
-    room.open()
+def test_a_lost_card_has_no_fans(opened: Furnish) -> None:
+    room = opened(rtx4090(), h100())
     assert room.gpu().fan_speeds is not None
     room.driver.cards[0].lost = True
     gpu = room.gpu()
@@ -520,9 +523,8 @@ def test_a_lost_card_has_no_fans(furnish: Furnish) -> None:
 
 
 @pytest.mark.parametrize("code", [UNKNOWN, *PASSING])
-def test_looking_for_a_lost_card_leaves_those_that_answer(furnish: Furnish, code: int) -> None:
-    room = furnish(h100(), h100())
-    room.open()
+def test_looking_for_a_lost_card_leaves_those_that_answer(opened: Furnish, code: int) -> None:
+    room = opened(h100(), h100())
     room.driver.cards[1].lost = True
     room.sample()
     room.driver.cards[0].fail(HANDLE, code)
@@ -536,10 +538,9 @@ def test_looking_for_a_lost_card_leaves_those_that_answer(furnish: Furnish, code
     [(NO_PERMISSION, GpuStatus.NO_PERMISSION), (RESET_REQUIRED, GpuStatus.RESET_REQUIRED)],
 )
 def test_a_handle_that_is_taken_away_is_not_used(
-    furnish: Furnish, code: int, status: GpuStatus
+    opened: Furnish, code: int, status: GpuStatus
 ) -> None:
-    room = furnish(h100(), h100())
-    room.open()
+    room = opened(h100(), h100())
     room.driver.cards[1].lost = True
     room.sample()
     room.driver.cards[0].fail(HANDLE, code)
@@ -607,9 +608,8 @@ def write_loaded_version(proc: Path, version: str) -> None:
 
 
 @pytest.mark.parametrize("code", PASSING)
-def test_a_passing_error_keeps_the_last_value_and_asks_less(furnish: Furnish, code: int) -> None:
-    room = furnish(h100(power_usage=250_000))
-    room.open()
+def test_a_passing_error_keeps_the_last_value_and_asks_less(opened: Furnish, code: int) -> None:
+    room = opened(h100(power_usage=250_000))
     room.sample()
     room.driver.cards[0].fail(POWER, code)
     before = room.calls(POWER)
@@ -622,41 +622,11 @@ def test_a_passing_error_keeps_the_last_value_and_asks_less(furnish: Furnish, co
     assert room.gpu(5).power_draw == 90.0
 
 
-@pytest.mark.parametrize("code", PASSING)
-def test_a_passing_error_that_does_not_pass_ends_in_unknown(furnish: Furnish, code: int) -> None:
-    room = furnish(h100())
-    room.open()
-    room.sample()
-    room.driver.cards[0].fail(POWER, code)
-    gpu = room.samples(20, seconds=1 + KEPT_SECONDS / 10).gpus[0]
-    assert gpu.power_draw is None
-    assert gpu.unknown["power_draw"] is Unknown.NO_ANSWER
-
-
 # 999, and whatever else
 
 
-@pytest.mark.parametrize("code", [UNKNOWN, 10, 4242])
-def test_an_unknown_error_passes_three_times(furnish: Furnish, code: int) -> None:
-    room = furnish(h100(power_usage=250_000))
-    room.open()
-    room.sample()
-    room.driver.cards[0].fail(POWER, code)
-    assert room.gpu().power_draw == 250.0
-    assert room.gpu().power_draw == 250.0
-    gpu = room.gpu()
-    assert gpu.power_draw is None
-    assert gpu.unknown["power_draw"] is Unknown.NO_ANSWER
-    assert gpu.status is GpuStatus.OK, "one value is not the GPU"
-    room.driver.cards[0].heal()
-    gpu = room.gpu(5)
-    assert gpu.power_draw == 250.0
-    assert "power_draw" not in gpu.unknown
-
-
-def test_a_card_that_answers_nothing_is_failing_and_recovers(furnish: Furnish) -> None:
-    room = furnish(h100(), h100())
-    room.open()
+def test_a_card_that_answers_nothing_is_failing_and_recovers(opened: Furnish) -> None:
+    room = opened(h100(), h100())
     room.sample()
     room.driver.cards[0].fail(None, UNKNOWN)
     failing, sound = room.samples(4).gpus

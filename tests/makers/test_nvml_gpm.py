@@ -25,7 +25,6 @@ from tests.makers.nvml_room import (
     Room,
     replace_function,
 )
-from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,9 +88,8 @@ def test_they_are_read_once_a_second_however_often_is_sampled(furnish: Furnish) 
     assert 9 <= room.calls(SAMPLE) - before <= 11
 
 
-def test_two_samples_are_never_closer_than_a_fifth_of_a_second(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.open()
+def test_two_samples_are_never_closer_than_a_fifth_of_a_second(opened: Furnish) -> None:
+    room = opened(h100())
     gpu = NvmlGpu(Library(room.clock), room.clock, "GPU-0", 0, lambda *_: None)
     gpu.handle = pynvml.nvmlDeviceGetHandleByIndex(0)
     gpu.profile_with(GpmSampler(gpu))
@@ -108,9 +106,8 @@ def test_two_samples_are_never_closer_than_a_fifth_of_a_second(furnish: Furnish)
     gpu.stop_asking()
 
 
-def test_who_neither_shows_nor_logs_them_does_not_ask(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.open()
+def test_who_neither_shows_nor_logs_them_does_not_ask(opened: Furnish) -> None:
+    room = opened(h100())
     gpu = later(room)
     assert gpu.unknown["sm_active"] is Unknown.NOT_READ
     assert room.calls(SAMPLE) == room.calls("nvmlGpmSampleAlloc") == 0

@@ -22,7 +22,6 @@ from tests.makers.nvml_room import (
     UNKNOWN,
     Room,
 )
-from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,9 +36,8 @@ if TYPE_CHECKING:
 # Come and gone
 
 
-def test_a_card_that_comes_is_seen_within_seconds(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.open()
+def test_a_card_that_comes_is_seen_within_seconds(opened: Furnish) -> None:
+    room = opened(h100())
     assert len(room.samples(3).gpus) == 1
     new = room.driver.add_card(rtx4090(), index=0)
     snapshot = room.sample(2.1)
@@ -49,9 +47,8 @@ def test_a_card_that_comes_is_seen_within_seconds(furnish: Furnish) -> None:
     assert [gpu.index for gpu in snapshot.gpus] == [0, 1]
 
 
-def test_the_last_card_that_goes_leaves_a_word(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.open()
+def test_the_last_card_that_goes_leaves_a_word(opened: Furnish) -> None:
+    room = opened(h100())
     room.sample()
     room.driver.remove_card(0)
     snapshot = room.sample(2.1)
@@ -74,9 +71,8 @@ def test_a_chosen_card_that_goes_leaves_a_word(furnish: Furnish) -> None:
     assert "none of the selected GPUs" in trouble.sentence
 
 
-def test_what_is_known_of_a_card_stays_with_it_when_its_index_changes(furnish: Furnish) -> None:
-    room = furnish(h100(), a100(power_limit_enforced=333_000))
-    room.open()
+def test_what_is_known_of_a_card_stays_with_it_when_its_index_changes(opened: Furnish) -> None:
+    room = opened(h100(), a100(power_limit_enforced=333_000))
     room.sample()
     uuid = room.driver.cards[1].uuid
     room.driver.remove_card(0)
@@ -86,10 +82,9 @@ def test_what_is_known_of_a_card_stays_with_it_when_its_index_changes(furnish: F
 
 
 def test_a_card_that_fails_in_the_place_of_one_that_went_is_not_that_one(
-    furnish: Furnish,
+    opened: Furnish,
 ) -> None:
-    room = furnish(h100(), h100(), h100())
-    room.open()
+    room = opened(h100(), h100(), h100())
     room.sample()
     room.driver.remove_card(0)
     room.driver.cards[0].fail("nvmlDeviceGetHandleByIndex_v2", UNKNOWN)
@@ -100,9 +95,8 @@ def test_a_card_that_fails_in_the_place_of_one_that_went_is_not_that_one(
     assert [gpu.uuid for gpu in room.sample(6).gpus] == [card.uuid for card in room.driver.cards]
 
 
-def test_a_card_in_the_place_of_another_is_another(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.open()
+def test_a_card_in_the_place_of_another_is_another(opened: Furnish) -> None:
+    room = opened(h100())
     old = room.gpu()
     room.driver.remove_card(0)
     room.driver.add_card(rtx4090())
@@ -282,9 +276,8 @@ def test_the_instances_of_a_card_are_its_children(furnish: Furnish) -> None:
     assert gpu.mig[1].uuid == card.mig[1].uuid.decode()
 
 
-def test_a_card_cut_into_instances_has_no_utilisation_of_its_own(furnish: Furnish) -> None:
-    room = furnish(h100_mig(utilization_gpu=50))
-    room.open()
+def test_a_card_cut_into_instances_has_no_utilisation_of_its_own(opened: Furnish) -> None:
+    room = opened(h100_mig(utilization_gpu=50))
     gpu = room.gpu()
     for field in ("utilization_gpu", "utilization_memory", "utilization_encoder"):
         assert getattr(gpu, field) is None
@@ -369,10 +362,9 @@ def test_a_card_without_instances_yet_has_none(furnish: Furnish) -> None:
 @pytest.mark.parametrize("code", [UNKNOWN, IN_USE, MEMORY, RESOURCES, NOT_READY])
 @pytest.mark.parametrize("function", ["nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetUUID"])
 def test_an_instance_that_fails_for_a_moment_stays(
-    furnish: Furnish, function: str, code: int
+    opened: Furnish, function: str, code: int
 ) -> None:
-    room = furnish(h100_mig())
-    room.open()
+    room = opened(h100_mig())
     before = room.gpu().mig
     room.driver.cards[0].fail(function, code)
     gpu = room.gpu(2.1)
@@ -380,25 +372,22 @@ def test_an_instance_that_fails_for_a_moment_stays(
     assert gpu.status is GpuStatus.OK
 
 
-def test_a_card_that_is_lost_while_its_instances_are_listed_is_lost(furnish: Furnish) -> None:
-    room = furnish(h100_mig(), h100())
-    room.open()
+def test_a_card_that_is_lost_while_its_instances_are_listed_is_lost(opened: Furnish) -> None:
+    room = opened(h100_mig(), h100())
     room.sample()
     room.driver.cards[0].fail("nvmlDeviceGetMigDeviceHandleByIndex", LOST)
     assert room.gpu(2.1).status is GpuStatus.LOST
 
 
-def test_a_driver_that_goes_while_instances_are_listed_is_trouble(furnish: Furnish) -> None:
-    room = furnish(h100_mig())
-    room.open()
+def test_a_driver_that_goes_while_instances_are_listed_is_trouble(opened: Furnish) -> None:
+    room = opened(h100_mig())
     room.sample()
     room.driver.cards[0].fail("nvmlDeviceGetMigDeviceHandleByIndex", NOT_LOADED)
     assert room.sample(2.1).trouble is not None
 
 
-def test_switching_mig_voids_what_was_learned(furnish: Furnish) -> None:
-    room = furnish(h100_mig(utilization_gpu=50))
-    room.open()
+def test_switching_mig_voids_what_was_learned(opened: Furnish) -> None:
+    room = opened(h100_mig(utilization_gpu=50))
     assert room.gpu().utilization_gpu is None
     room.driver.cards[0].mig_mode = 0
     gpu = room.samples(3, seconds=2.1).gpus[0]
@@ -433,9 +422,8 @@ def test_a_chip_without_memory_of_its_own_shows_the_hosts_as_unified(furnish: Fu
     assert "memory_used" not in gpu.unknown
 
 
-def test_a_chip_that_tells_a_total_of_zero_has_no_memory_of_its_own(furnish: Furnish) -> None:
-    room = furnish(gb10(memory_total=0, memory_used=0, memory_reserved=0))
-    room.open()
+def test_a_chip_that_tells_a_total_of_zero_has_no_memory_of_its_own(opened: Furnish) -> None:
+    room = opened(gb10(memory_total=0, memory_used=0, memory_reserved=0))
     gpu = unified(room)
     assert gpu.memory_unified is True
     assert gpu.memory_used == 0
@@ -468,18 +456,16 @@ def test_memory_of_processes_nobody_lists_is_unknown(
     assert "memory_total" not in gpu.unknown
 
 
-def test_a_card_of_its_own_that_tells_no_memory_stays_unknown(furnish: Furnish) -> None:
-    room = furnish(rtx4090(memory_total=None))
-    room.open()
+def test_a_card_of_its_own_that_tells_no_memory_stays_unknown(opened: Furnish) -> None:
+    room = opened(rtx4090(memory_total=None))
     gpu = unified(room)
     assert gpu.memory_unified is False
     assert gpu.memory_total is None
     assert gpu.unknown["memory_total"] is Unknown.NOT_SUPPORTED
 
 
-def test_a_card_with_memory_of_its_own_beside_a_coherent_host_keeps_it(furnish: Furnish) -> None:
-    room = furnish(h100(name="NVIDIA GH200 480GB", memory_used=GIB))
-    room.open()
+def test_a_card_with_memory_of_its_own_beside_a_coherent_host_keeps_it(opened: Furnish) -> None:
+    room = opened(h100(name="NVIDIA GH200 480GB", memory_used=GIB))
     gpu = unified(room)
     assert (gpu.memory_unified, gpu.memory_used) == (False, GIB)
 

@@ -29,7 +29,6 @@ from tests.makers.nvml_room import (
     replace_function,
     sample_elsewhere,
 )
-from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 from tests.nvml_source import NvmlSource
 
 if TYPE_CHECKING:
@@ -369,9 +368,8 @@ def test_xids_of_a_card_that_came_later_are_told(furnish: Furnish) -> None:
     wait_until(lambda: source.sample().gpus[1].xid == 94)
 
 
-def test_no_moment_is_missed_when_the_cards_change(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.open()
+def test_no_moment_is_missed_when_the_cards_change(opened: Furnish) -> None:
+    room = opened(h100())
     room.sample()
     wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
     order: list[str] = []

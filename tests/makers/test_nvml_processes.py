@@ -14,7 +14,6 @@ from gpumon.availability import FRESH_SECONDS
 from gpumon.host import machine
 from gpumon.makers.backend import KEPT_SECONDS
 from gpumon.makers.nvidia import queries, source
-from gpumon.makers.nvidia.processes import pid_trust
 from gpumon.model.process_states import ENDED
 from gpumon.model.snapshot import Unknown
 from tests.clock import HandClock
@@ -30,7 +29,6 @@ from tests.makers.nvml_room import (
     Room,
     replace_function,
 )
-from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,45 +78,48 @@ def test_a_process_on_several_cards_is_one_process(furnish: Furnish) -> None:
     assert process.memory_used == 4 * GIB
 
 
-@pytest.mark.parametrize("kind", ["C", "G", "C+G", "M"])
-def test_a_process_has_nvidia_smis_letters(furnish: Furnish, kind: str) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB, type=kind)]
-    room.open()
-    process = room.processes()[NOBODY]
-    assert process.type == kind
-    assert process.memory_used == GIB, "it is in two lists, and has the memory once"
-
-
-def test_a_client_of_mps_that_also_draws_is_both(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [
-        Owner(NOBODY, memory=GIB, type="M"),
-        Owner(NOBODY, memory=2 * GIB, type="C"),
-    ]
-    room.open()
-    process = room.processes()[NOBODY]
-    assert process.type == "M+C"
-    assert process.memory_used == 2 * GIB, "the larger of the two, not their sum"
-
-
-def test_memory_the_driver_does_not_know_is_unknown(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [Owner(NOBODY, memory=None)]
-    room.open()
-    assert room.processes()[NOBODY].memory_used is None
-
-
-def test_memory_known_to_one_list_is_known(furnish: Furnish) -> None:
-    room = furnish(h100())
-    for types in (("C", "G"), ("G", "C")):
-        room.driver.cards[0].processes = [
-            Owner(NOBODY, memory=None, type=types[0]),
-            Owner(NOBODY, memory=GIB, type=types[1]),
-        ]
-        if not room.sources:
-            room.open()
-        assert room.processes()[NOBODY].memory_used == GIB
+@pytest.mark.parametrize(
+    ("owners", "expected"),
+    [
+        # A process in two lists has the memory once.
+        *(
+            pytest.param([Owner(NOBODY, memory=GIB, type=kind)], {NOBODY: (kind, GIB)}, id=kind)
+            for kind in ("C", "G", "C+G", "M")
+        ),
+        pytest.param(
+            [Owner(NOBODY, memory=GIB, type="M"), Owner(NOBODY, memory=2 * GIB, type="C")],
+            {NOBODY: ("M+C", 2 * GIB)},
+            id="the larger memory of a client of MPS that also draws",
+        ),
+        pytest.param([Owner(NOBODY, memory=None)], {NOBODY: ("C", None)}, id="unknown memory"),
+        pytest.param(
+            [Owner(NOBODY, memory=None, type="C"), Owner(NOBODY, memory=GIB, type="G")],
+            {NOBODY: ("C+G", GIB)},
+            id="memory known to the second list only",
+        ),
+        pytest.param(
+            [Owner(NOBODY, memory=None, type="G"), Owner(NOBODY, memory=GIB, type="C")],
+            {NOBODY: ("C+G", GIB)},
+            id="memory known to the first list only",
+        ),
+        pytest.param(
+            [
+                Owner(NOBODY, memory=GIB),
+                Owner(2**32 - 1, memory=2**63),
+                Owner(NOBODY - 1, memory=GIB),
+            ],
+            {NOBODY: ("C", GIB), NOBODY - 1: ("C", GIB)},
+            id="what cannot be a PID is dropped",
+        ),
+    ],
+)
+def test_the_lists_of_a_card_are_processes_with_type_and_memory(
+    opened: Furnish, owners: list[Owner], expected: dict[int, tuple[str, int | None]]
+) -> None:
+    room = opened(h100())
+    room.driver.cards[0].processes = owners
+    listed = room.processes()
+    assert {pid: (one.type, one.memory_used) for pid, one in listed.items()} == expected
 
 
 def test_a_process_the_host_does_not_show_keeps_its_row(furnish: Furnish) -> None:
@@ -132,9 +133,8 @@ def test_a_process_the_host_does_not_show_keeps_its_row(furnish: Furnish) -> Non
     assert (process.memory_used, process.sm) == (GIB, 5)
 
 
-def test_an_ended_process_that_the_driver_still_lists_keeps_its_name(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.open()
+def test_an_ended_process_that_the_driver_still_lists_keeps_its_name(opened: Furnish) -> None:
+    room = opened(h100())
     card = room.driver.cards[0]
     with owners(1) as (process,):
         card.processes = [Owner(process.pid, memory=GIB)]
@@ -158,22 +158,24 @@ def test_an_ended_process_that_the_driver_still_lists_keeps_its_name(furnish: Fu
 
 
 @pytest.mark.parametrize(
-    ("version", "visible", "utilization"),
+    ("on_the_host", "version", "visible", "utilization"),
     [
-        ("535.104.05", False, False),
-        ("535.113.01", True, False),
-        ("565.57.01", True, False),
-        ("570.86.15", True, True),
+        (True, "535.54.03", True, True),
+        (False, "535.104.05", False, False),
+        (False, "535.113.01", True, False),
+        (False, "565.57.01", True, False),
+        (False, "570.86.15", True, True),
     ],
 )
-def test_in_a_container_a_number_alone_names_nobody(
+def test_a_pid_is_looked_up_as_far_as_the_driver_is_trusted(
     furnish: Furnish,
     monkeypatch: pytest.MonkeyPatch,
+    on_the_host: bool,
     version: str,
     visible: bool,
     utilization: bool,
 ) -> None:
-    monkeypatch.setattr(source, "in_initial_pid_namespace", lambda _proc: False)
+    monkeypatch.setattr(source, "in_initial_pid_namespace", lambda _proc: on_the_host)
     room = furnish(h100(), driver_version=version)
     room.driver.cards[0].processes = [Owner(os.getpid(), memory=GIB, sm=40)]
     room.open()
@@ -186,31 +188,18 @@ def test_in_a_container_a_number_alone_names_nobody(
 
 @pytest.mark.parametrize("initial", [True, False])
 def test_a_pid_name_space_of_its_own_is_told(
-    furnish: Furnish, monkeypatch: pytest.MonkeyPatch, initial: bool
+    opened: Furnish, monkeypatch: pytest.MonkeyPatch, initial: bool
 ) -> None:
     monkeypatch.setattr(machine, "in_initial_pid_namespace", lambda _proc: initial)
-    room = furnish(h100())
-    room.open()
+    room = opened(h100())
     assert room.sample().host.in_container is (not initial)
-
-
-def test_on_the_host_the_drivers_numbers_are_ours(
-    furnish: Furnish, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert pid_trust("535.54.03", initial_namespace=True).processes
-    monkeypatch.setattr(source, "in_initial_pid_namespace", lambda _proc: True)
-    room = furnish(h100(), driver_version="535.54.03")
-    room.driver.cards[0].processes = [Owner(os.getpid(), memory=GIB)]
-    room.open()
-    assert room.processes()[os.getpid()].visible
 
 
 # Lists
 
 
-def test_more_processes_than_there_was_room_for_are_all_listed(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.open()
+def test_more_processes_than_there_was_room_for_are_all_listed(opened: Furnish) -> None:
+    room = opened(h100())
     room.sample()
     room.driver.cards[0].processes = [Owner(NOBODY - i, memory=GIB) for i in range(900)]
     assert len(room.processes()) == 900
@@ -314,17 +303,6 @@ def test_the_longer_entries_of_early_535_drivers_are_read_as_they_are(furnish: F
         }
 
 
-def test_what_cannot_be_a_pid_is_dropped(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [
-        Owner(NOBODY, memory=GIB),
-        Owner(2**32 - 1, memory=2**63),
-        Owner(NOBODY - 1, memory=GIB),
-    ]
-    room.open()
-    assert set(room.processes()) == {NOBODY, NOBODY - 1}
-
-
 def test_a_list_that_fails_for_a_moment_keeps_its_rows(furnish: Furnish) -> None:
     room = furnish(h100())
     room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
@@ -336,16 +314,6 @@ def test_a_list_that_fails_for_a_moment_keeps_its_rows(furnish: Furnish) -> None
     assert not room.processes(), "after the third time the rows are no longer believed"
     room.driver.cards[0].heal()
     assert room.processes(5)
-
-
-def test_processes_of_a_card_that_does_not_list_them_are_none(furnish: Furnish) -> None:
-    room = furnish(h100(), h100())
-    for version in ("_v3", "_v2", ""):
-        room.driver.cards[0].fail(COMPUTE + version, NOT_SUPPORTED)
-    for card in room.driver.cards:
-        card.processes = [Owner(NOBODY - card.index, memory=GIB)]
-    room.open()
-    assert set(room.processes()) == {NOBODY - 1}
 
 
 def test_a_card_that_does_not_list_its_processes_says_so(furnish: Furnish) -> None:
@@ -361,9 +329,8 @@ def test_a_card_that_does_not_list_its_processes_says_so(furnish: Furnish) -> No
     assert room.gpu(index=0).unknown["processes"] is Unknown.GPU_LOST
 
 
-def test_when_the_lists_were_read_is_told(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.open()
+def test_when_the_lists_were_read_is_told(opened: Furnish) -> None:
+    room = opened(h100())
     first = room.sample()
     assert first.processes_at == first.time
     second = room.sample(0.5)

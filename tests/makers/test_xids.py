@@ -17,7 +17,6 @@ from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.recording import EventKind
 from tests.driver import h100
 from tests.makers.nvml_room import Room, count_events, join_watchers, kernel_thread
-from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable

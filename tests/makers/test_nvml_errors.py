@@ -328,32 +328,33 @@ def test_the_older_way_does_not_inherit_why_the_newer_one_had_no_answer(furnish:
 
 CODES = [
     *(
-        pytest.param(code, [None] * 3, Unknown.NOT_SUPPORTED, id=f"{code}: not supported")
+        pytest.param(code, [None] * 3, Unknown.NOT_SUPPORTED, 60, id=f"{code}: not supported")
         for code in (NOT_SUPPORTED, FUNCTION_NOT_FOUND, OLD_VERSION)
     ),
     *(
-        pytest.param(code, [None] * 3, Unknown.NO_PERMISSION, id=f"{code}: no permission")
+        pytest.param(code, [None] * 3, Unknown.NO_PERMISSION, 60, id=f"{code}: no permission")
         for code in (NO_PERMISSION, OPERATING_SYSTEM)
     ),
     *(
-        pytest.param(code, [None] * 3, None, id=f"{code}: no value")
+        pytest.param(code, [None] * 3, None, 0.1, id=f"{code}: no value")
         for code in (NOT_FOUND, NO_DATA)
     ),
     *(
-        pytest.param(code, [250.0] * 3, Unknown.NO_ANSWER, id=f"{code}: passing")
+        pytest.param(code, [250.0] * 3, Unknown.NO_ANSWER, 5, id=f"{code}: passing")
         for code in PASSING
     ),
     *(
-        pytest.param(code, [250.0, 250.0, None], Unknown.NO_ANSWER, id=f"{code}: failing")
+        pytest.param(code, [250.0, 250.0, None], Unknown.NO_ANSWER, 5, id=f"{code}: failing")
         for code in (UNKNOWN, 10, 4242)
     ),
 ]
-"""A code, the power that the first three samples with it have, and why it is unknown later."""
+"""A code, the power that the first three samples with it have, why it is unknown later, and in how
+many seconds at most it is known again after the last error."""
 
 
-@pytest.mark.parametrize(("code", "at_first", "reason"), CODES)
+@pytest.mark.parametrize(("code", "at_first", "reason", "again"), CODES)
 def test_each_error_makes_one_value_unknown_with_its_reason_until_it_ends(
-    opened: Furnish, code: int, at_first: list[float | None], reason: Unknown | None
+    opened: Furnish, code: int, at_first: list[float | None], reason: Unknown | None, again: float
 ) -> None:
     room = opened(h100(power_usage=250_000))
     room.sample()
@@ -363,7 +364,7 @@ def test_each_error_makes_one_value_unknown_with_its_reason_until_it_ends(
     assert (gpu.power_draw, gpu.unknown.get("power_draw")) == (None, reason)
     assert gpu.status is GpuStatus.OK, "one value is not the GPU"
     room.driver.cards[0].heal()
-    gpu = room.gpu(60)
+    gpu = room.gpu(again)
     assert (gpu.power_draw, gpu.unknown.get("power_draw")) == (250.0, None)
 
 

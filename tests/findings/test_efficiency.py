@@ -374,14 +374,3 @@ def test_thresholds_are_the_ones_of_the_history() -> None:
     machine.history = History(conditions(quick), quick)
     machine.play(22, lambda _: (gpu(utilization_gpu=100, power_draw=90.0, power_limit=700.0),))
     assert machine.state().kind is FindingKind.STUCK
-
-
-def test_a_verdict_is_known_as_of_the_past(machine: Machine) -> None:
-    machine.play(400, lambda _: (gpu(**EMPTY),))
-    then = machine.history.latest
-    assert then is not None
-    machine.play(100, lambda _: (gpu(**{**EMPTY, "sm_active": 70.0}),))
-    assert machine.state().kind is FindingKind.WORKING
-    was = gpu_state(machine.history.as_of(then), then.gpus[0])
-    assert was.kind is FindingKind.BUSY_EMPTY
-    assert was.since == NOON + 5

@@ -244,12 +244,6 @@ def test_of_a_process_on_two_cards_it_is_not_said_which_one_fills_up() -> None:
     assert found.short == "grows 7.0 GiB/h"
 
 
-def test_a_fast_leak_fits_its_column() -> None:
-    room = gpu(memory_free=700 * GIB)
-    (found,) = see(History({}), growing(4000.0, 20 * MINUTE), room)
-    assert fits(found), found.short
-
-
 # Reserved
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from gpumon.findings import BRIEF_CELLS, SHORT_CELLS, FindingKind, conditions, process_findings
+from gpumon.findings import SHORT_CELLS, FindingKind, conditions, process_findings
 from gpumon.findings.registry import PROCESS_RULES
 from gpumon.model.processes import Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
@@ -174,35 +174,6 @@ def test_answers_distinguish_no_from_unknown() -> None:
     given = replace(process(), place=VLLM, load=FULL)
     history.add(snapshot(NOON, gpu(), processes=(given,)))
     assert rule.answer(history, given) is None
-
-
-@pytest.mark.slow
-def test_texts_fit_their_columns() -> None:
-    many = replace(FULL, waiting=100_000, kv_cache=100.0)
-    slow = replace(SLOW, tokens=0.123456)
-    for load in (many, slow, IDLE):
-        for before in (None, ServerLoad(9, 0, 1.0, 9.0, 9.0)):
-            for finding in see(load, 4000, before=before):
-                assert cell_width(finding.short) <= SHORT_CELLS, finding.short
-                assert cell_width(finding.brief) <= BRIEF_CELLS, finding.brief
-
-
-def test_the_past_is_known_too() -> None:
-    """Rewound, a server is judged by what it reported then."""
-    history = History(conditions())
-    given = replace(process(), place=VLLM)
-    samples = [
-        snapshot(NOON + second, gpu(), processes=(replace(given, load=load),))
-        for second, load in enumerate([IDLE] * 10 + [FULL] * 60 + [IDLE] * 100)
-    ]
-    for sample in samples:
-        history.add(sample)
-    then = samples[60]
-    found = of_kind(
-        process_findings(history.as_of(then), then.processes[0]), FindingKind.REQUESTS_WAIT
-    )
-    assert found is not None
-    assert found.since == NOON + 10
 
 
 def holding(

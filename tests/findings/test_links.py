@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.findings import (
-    BRIEF_CELLS,
-    SHORT_CELLS,
     FindingKind,
     Severity,
     conditions,
@@ -16,7 +14,6 @@ from gpumon.findings import (
     gpu_state,
 )
 from gpumon.recording.history import History
-from gpumon.text.formatting import cell_width
 from tests.driver import GIB, h100
 from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
@@ -57,9 +54,6 @@ class Watched:
         """The findings of the GPU."""
         assert self.history.latest is not None
         found = gpu_findings(self.history, self.history.latest.gpus[0])
-        for finding in found:
-            assert cell_width(finding.short) <= SHORT_CELLS
-            assert cell_width(finding.brief) <= BRIEF_CELLS
         return {finding.kind: finding for finding in found}
 
     def state(self) -> Finding:

@@ -603,16 +603,6 @@ def test_descendants_of_a_refused_process_get_no_signal(
     assert family.members() == {launcher.pid, *children}
 
 
-def test_readonly_refuses_everything(family: Family, bench: Bench) -> None:
-    process = family.sleeper()
-    bench.host.readonly = True
-    case = bench.case(lives.target(process.pid))
-    case.send(signal.SIGKILL, whole_tree=True)
-    refused = fate(done(case), process.pid)
-    assert (refused.outcome, refused.refusal) == (Outcome.REFUSED, Refusal.READ_ONLY)
-    assert process.poll() is None
-
-
 AS_ANOTHER = """
 import os, pathlib, signal, sys, threading
 import msgspec, psutil, platformdirs
@@ -926,6 +916,13 @@ class Ended:
         return self.back()
 
 
+def await_another_report(ended: Ended, bench: Bench) -> MemoryReclaimed:
+    seen = bench.changes
+    bench.clock.ahead += 2
+    lives.until(lambda: bench.changes > seen, "another report")
+    return ended.back()
+
+
 def test_reclaimed_memory_is_counted(family: Family, bench: Bench) -> None:
     ended = Ended(family, bench)
     assert ended.back() == msgspec.structs.replace(
@@ -941,10 +938,7 @@ def test_a_sample_from_before_the_signal_is_ignored(family: Family, bench: Bench
     before = moment(0, 1 * GIB, OTHER)
     ended = Ended(family, bench)
     ended.case.see(before)
-    seen = bench.changes
-    bench.clock.ahead += 2
-    lives.until(lambda: bench.changes > seen, "another report")
-    assert ended.back().now is None
+    assert await_another_report(ended, bench).now is None
 
 
 def test_missing_memory_is_explained(family: Family, bench: Bench) -> None:
@@ -1003,13 +997,6 @@ def test_the_same_sample_twice_settles_nothing(family: Family, bench: Bench) -> 
     ended.see(snapshot)
     ended.case.see(msgspec.structs.replace(snapshot, time=snapshot.time + 1))
     assert not await_another_report(ended, bench).settled
-
-
-def await_another_report(ended: Ended, bench: Bench) -> MemoryReclaimed:
-    seen = bench.changes
-    bench.clock.ahead += 2
-    lives.until(lambda: bench.changes > seen, "another report")
-    return ended.back()
 
 
 def test_nothing_is_settled_while_the_driver_lists_an_ended_process(
@@ -1076,14 +1063,6 @@ input()
 """
 
 
-def test_the_wait_for_memory_has_a_limit(family: Family, bench: Bench) -> None:
-    ended = Ended(family, bench)
-    ended.see(moment(1, USED, OTHER, ended.listed))
-    bench.clock.ahead += WAIT_SECONDS
-    (back,) = done(ended.case).memory
-    assert (back.settled, back.returned, back.missing) == (True, 0, HELD)
-
-
 def test_the_wait_for_a_silent_gpu_has_a_limit(family: Family, bench: Bench) -> None:
     ended = Ended(family, bench)
     bench.clock.ahead += WAIT_SECONDS
@@ -1092,27 +1071,37 @@ def test_the_wait_for_a_silent_gpu_has_a_limit(family: Family, bench: Bench) -> 
     assert bench.host.scans == 0
 
 
-def test_allocations_of_others_are_reported_and_start_no_search_for_holders(
-    family: Family, bench: Bench
+@pytest.mark.parametrize(
+    ("used", "of_others", "expected"),
+    [
+        pytest.param(41, 40, (30, 31, 0), id="others took some"),
+        pytest.param(10 + TOLERANCE / GIB, 9, (30 - TOLERANCE / GIB, 0, TOLERANCE / GIB), id="few"),
+    ],
+)
+def test_memory_that_came_back_starts_no_search_for_holders(
+    used: float, of_others: int, expected: tuple[float, int, float], family: Family, bench: Bench
 ) -> None:
-    ended = Ended(family, bench)
-    grown = build.process(9, memory_used=9 * GIB + 31 * GIB)
-    ended.see(moment(1, USED + 1 * GIB, grown))
-    ended.case.see(moment(2, USED + 1 * GIB, grown))
-    (back,) = done(ended.case).memory
-    assert (back.returned, back.others, back.missing) == (30 * GIB, 31 * GIB, 0)
+    back = settled(family, bench, used, of_others)
+    assert (back.returned, back.others, back.missing) == tuple(size * GIB for size in expected)
     assert bench.host.scans == 0
 
 
 def test_memory_freed_by_others_is_not_credited_to_the_targets(
     family: Family, bench: Bench
 ) -> None:
-    ended = Ended(family, bench)
-    smaller = build.process(9, memory_used=1 * GIB)
-    ended.see(moment(1, 20 * GIB, smaller))
-    ended.case.see(moment(2, 20 * GIB, smaller))
-    (back,) = done(ended.case).memory
+    back = settled(family, bench, 20, 1)
     assert (back.returned, back.others, back.missing) == (12 * GIB, -8 * GIB, 18 * GIB)
+
+
+def settled(family: Family, bench: Bench, used: float, of_others: int) -> MemoryReclaimed:
+    """The GPU of an ended process after two samples with so many GiB in use."""
+    ended = Ended(family, bench)
+    other = build.process(9, memory_used=of_others * GIB)
+    ended.see(moment(1, int(used * GIB), other))
+    ended.case.see(moment(2, int(used * GIB), other))
+    (back,) = done(ended.case).memory
+    assert back.settled
+    return back
 
 
 def test_memory_freed_by_others_settles_nothing(family: Family, bench: Bench) -> None:
@@ -1135,15 +1124,6 @@ def test_memory_of_others_is_unknown_without_a_process_list(family: Family, benc
     assert ended.see(msgspec.structs.replace(snapshot, gpus=(card,))).others is None
 
 
-def test_a_little_missing_memory_starts_no_search_for_holders(family: Family, bench: Bench) -> None:
-    ended = Ended(family, bench)
-    ended.see(moment(1, USED - HELD + TOLERANCE, OTHER))
-    ended.case.see(moment(2, USED - HELD + TOLERANCE, OTHER))
-    (back,) = done(ended.case).memory
-    assert back.settled
-    assert bench.host.scans == 0
-
-
 def test_with_unknown_sizes_memory_settles_once_it_is_stable(family: Family, bench: Bench) -> None:
     ended = Ended(family, bench, memory=None)
     assert ended.back().expected is None
@@ -1154,15 +1134,13 @@ def test_with_unknown_sizes_memory_settles_once_it_is_stable(family: Family, ben
     assert (back.returned, back.missing) == (USED - 8 * GIB, None)
 
 
-def test_without_a_snapshot_the_report_has_no_memory(family: Family, bench: Bench) -> None:
+@pytest.mark.parametrize("seen", [(), (None,)], ids=["no snapshot", "no memory"])
+def test_the_report_has_no_memory_that_was_not_known_before(
+    seen: tuple[None, ...], family: Family, bench: Bench
+) -> None:
     case = bench.case(on_gpu(lives.target(family.sleeper().pid)))
-    case.send(signal.SIGKILL)
-    assert done(case).memory == ()
-
-
-def test_a_gpu_that_reports_no_memory_is_left_out(family: Family, bench: Bench) -> None:
-    case = bench.case(on_gpu(lives.target(family.sleeper().pid)))
-    case.see(moment(-1, None, OTHER))
+    for memory in seen:
+        case.see(moment(-1, memory, OTHER))
     case.send(signal.SIGKILL)
     assert done(case).memory == ()
 

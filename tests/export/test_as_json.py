@@ -37,7 +37,7 @@ from gpumon.model.snapshot import (
     Trouble,
     Unknown,
 )
-from tests.export.hostile import snapshot_of, texts
+from tests.export.hostile import snapshot_of, texts, whole_snapshot
 
 BARE = Snapshot(
     time=5.25,
@@ -86,17 +86,15 @@ def test_the_version_of_the_schema_comes_first() -> None:
 
 
 def test_every_key_is_there_however_little_is_known() -> None:
-    full = replace(DemoSource().sample(), holders=HOLDERS, reserved=RESERVED)
-    given = (Allocation("slurm"),)
-    host = replace(BARE.host, nics=(Nic("eth0", NicKind.ETHERNET),))
     bare = replace(
         BARE,
         accidents=(Accident(1.0, AccidentKind.RESET),),
-        host=host,
+        host=replace(BARE.host, nics=(Nic("eth0", NicKind.ETHERNET),)),
         holders=HOLDERS,
         reserved=RESERVED,
-        allocations=given,
+        allocations=(Allocation("slurm"),),
     )
+    full = replace(DemoSource().sample(), holders=HOLDERS, reserved=RESERVED)
     assert keys(told(bare)) == keys(told(full))
 
 
@@ -192,17 +190,7 @@ def test_who_else_holds_the_cards_is_told_with_the_reason_or_is_null() -> None:
     ],
 )
 def test_no_field_of_the_model_is_left_out(struct: Any, place: str) -> None:
-    snapshot = Snapshot(
-        time=1.0,
-        host=Host(name="a"),
-        gpus=(Gpu(0, "GPU-0", mig=(MigInstance("MIG-0", 0),)),),
-        processes=BARE.processes,
-        trouble=Trouble("It broke.", "Mend it."),
-        cost=OwnCost(),
-        holders=HOLDERS,
-        reserved=RESERVED,
-    )
-    found = keys(told(snapshot))
+    found = keys(told(whole_snapshot("x")))
     # An identity and an instance are told by their parts; a container's id is a text.
     parts = {"instance": ("gpu_instance", "compute_instance")}
     if struct is not Container:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from typing import Any
 
 import pytest
@@ -340,20 +338,6 @@ def test_the_name_of_an_adapter_is_cut_and_safe_to_print() -> None:
     assert text.count("gpumon_nic_up{") == 1
     assert len(text) < 1000
     assert "\x1b" not in text
-
-
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
-def test_promtool_objects_to_nothing_but_names_of_dcgm() -> None:
-    told = to_prometheus(DemoSource().sample())
-    checked = subprocess.run(
-        ["promtool", "check", "metrics"], input=told, capture_output=True, text=True, check=False
-    )
-    dcgms = ("label names should be written in 'snake_case'", 'should have "_total" suffix')
-    lines = checked.stderr.splitlines()
-    assert [line for line in lines if not any(one in line for one in dcgms)] == []
-    assert not any(
-        line.startswith(("gpumon_user_", "gpumon_server_", "gpumon_nic_")) for line in lines
-    )
 
 
 @given(texts)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.model.allocations import Allocation
+from gpumon.model.network import Nic, NicKind
 from gpumon.model.processes import (
+    CgroupMemory,
     Container,
     GpuProcess,
     GpuUse,
@@ -17,7 +20,15 @@ from gpumon.model.processes import (
     Workload,
 )
 from gpumon.model.serving import InferenceServer, ServerLoad
-from gpumon.model.snapshot import Gpu, Host, MigInstance, Snapshot
+from gpumon.model.snapshot import (
+    Gpu,
+    Host,
+    MigInstance,
+    OwnCost,
+    Reserved,
+    Snapshot,
+    Trouble,
+)
 
 TEXTS = (
     "=cmd|' /C calc'!A0",
@@ -60,6 +71,20 @@ def place_of(text: str, launcher: ProcessId = ProcessId(4700, 98)) -> Workload: 
         launcher=launcher,
         launcher_name=text,
         server=InferenceServer(text, text, 4700, 98, text, text),
+    )
+
+
+def whole_snapshot(text: str) -> Snapshot:
+    """A snapshot with a value of each struct of the model."""
+    taken = snapshot_of(text)
+    (process,) = taken.processes
+    return replace(
+        taken,
+        host=replace(taken.host, nics=(Nic(text, NicKind.ROCE),)),
+        processes=(replace(process, cgroup_memory=CgroupMemory(text, 970, 1000)),),
+        trouble=Trouble(text, text),
+        cost=OwnCost(),
+        reserved=(Reserved(text, user=text, pid=5, since=2.0, command=text),),
     )
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import shutil
-import subprocess
 from typing import Any
 
 import pytest
@@ -101,12 +98,6 @@ def test_names_and_types_are_dcgm_exporters(name: str, kind: str) -> None:
     assert any(line.startswith(name + "{") for line in text)
 
 
-def test_no_name_gains_a_suffix() -> None:
-    names = {line.split()[2] for line in to_prometheus(of(FULL)).splitlines() if "# TYPE" in line}
-    assert names == {STATUS, *(name for _, name, _, _ in exported_metrics())}
-    assert names == {STATUS, *(GPU_METRIC[field].dcgm for field in SEVEN)}
-
-
 @pytest.mark.parametrize("percent", [0.0, 8.4, 41.3, 100.0])
 def test_what_dcgm_profiles_is_a_ratio(percent: float) -> None:
     assert value("DCGM_FI_PROF_SM_ACTIVE{", sm_active=percent) == pytest.approx(percent / 100)
@@ -145,14 +136,6 @@ def test_values_are_in_dcgms_units() -> None:
     assert value("DCGM_FI_DEV_SM_CLOCK", clock_sm=1980) == 1980
     assert value("DCGM_FI_DEV_XID_ERRORS", xid=79) == 79
     assert value("DCGM_FI_DEV_PERSISTENCE_MODE", persistence_mode=True) == 1
-
-
-def test_unknown_is_no_sample_and_zero_is_one() -> None:
-    gpus = (Gpu(0, "GPU-0", utilization_gpu=0), Gpu(1, "GPU-1", power_draw=math.nan))
-    found = families(of(*gpus))
-    assert set(found) == {STATUS, "DCGM_FI_DEV_GPU_UTIL"}
-    (sample,) = found["DCGM_FI_DEV_GPU_UTIL"].samples
-    assert (sample.labels["gpu"], sample.value) == ("0", 0)
 
 
 @pytest.mark.parametrize("status", GpuStatus)
@@ -355,20 +338,6 @@ def test_the_name_of_an_adapter_is_cut_and_safe_to_print() -> None:
     assert text.count("gpumon_nic_up{") == 1
     assert len(text) < 1000
     assert "\x1b" not in text
-
-
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
-def test_promtool_objects_to_nothing_but_names_of_dcgm() -> None:
-    told = to_prometheus(DemoSource().sample())
-    checked = subprocess.run(
-        ["promtool", "check", "metrics"], input=told, capture_output=True, text=True, check=False
-    )
-    dcgms = ("label names should be written in 'snake_case'", 'should have "_total" suffix')
-    lines = checked.stderr.splitlines()
-    assert [line for line in lines if not any(one in line for one in dcgms)] == []
-    assert not any(
-        line.startswith(("gpumon_user_", "gpumon_server_", "gpumon_nic_")) for line in lines
-    )
 
 
 @given(texts)

@@ -9,59 +9,22 @@ from typing import Any
 import pytest
 
 from gpumon.export.as_json import SCHEMA, to_json
-from gpumon.model.accidents import Accident, AccidentKind
-from gpumon.model.allocations import Allocation
+from gpumon.model.accidents import AccidentKind
 from gpumon.model.metrics import PROCESS_METRICS
-from gpumon.model.network import Nic, NicKind
 from gpumon.model.processes import (
-    CgroupMemory,
-    GpuProcess,
-    GpuUse,
-    HolderScan,
     HoldReason,
-    ProcessId,
-    UnlistedHolder,
 )
 from gpumon.model.snapshot import (
     GPU_METRICS,
-    Gpu,
     GpuStatus,
-    Host,
-    MigInstance,
-    OwnCost,
-    Reserved,
-    Snapshot,
     Unknown,
 )
+from tests.export.hostile import whole_snapshot
 from tests.export.snapshot_page import PAGE, with_tables
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
-TOLD: Any = json.loads(
-    to_json(
-        Snapshot(
-            time=1.0,
-            host=Host("ada-07", nics=(Nic("mlx5_0", NicKind.ROCE),)),
-            gpus=(Gpu(0, "GPU-0", mig=(MigInstance("MIG-0", 0),)),),
-            processes=(
-                GpuProcess(
-                    ProcessId(7, 9),
-                    "C",
-                    (GpuUse("GPU-0", 0),),
-                    cgroup_memory=CgroupMemory("/job_91", 970, 1000),
-                ),
-            ),
-            cost=OwnCost(),
-            holders=HolderScan(
-                1.0,
-                (UnlistedHolder(ProcessId(8, 9), ("GPU-0",), HoldReason.HOLDS, "It holds it."),),
-            ),
-            reserved=(Reserved("GPU-0"),),
-            allocations=(Allocation("slurm"),),
-            accidents=(Accident(1.0, AccidentKind.RESET),),
-        )
-    )
-)
+TOLD: Any = json.loads(to_json(whole_snapshot("x")))
 GPU, PROCESS = TOLD["gpus"][0], TOLD["processes"][0]
 METRICS = {metric.json_key for metric in GPU_METRICS}
 FACTS = {metric.json_key for metric in PROCESS_METRICS if not metric.in_load}

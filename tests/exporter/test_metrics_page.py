@@ -407,3 +407,5 @@ def test_promtool_objects_to_nothing_but_names_of_dcgm() -> None:
     assert [line for line in told if not any(one in line for one in dcgms)][:5] == []
     own = [line for line in told if line.startswith("gpumon_") and dcgms[0] not in line]
     assert own == []
+    ours = ("gpumon_user_", "gpumon_server_", "gpumon_nic_")
+    assert [line for line in told if line.startswith(ours)] == []

@@ -25,6 +25,8 @@ from tests.exporter.exporting import exporting, run_exporter, wait_until
 from tests.exporter.test_server import all_of, connected
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
 __all__ = ["authority"]
@@ -35,6 +37,7 @@ def hash_of(password: str, prefix: bytes = b"2b") -> str:
 
 
 OPEN_SESAME = "$2b$04$IHLdMW7TsASJPSsb2J9L4.xtO3NZw4GWHpKoXliNaka3B94XHLRF2"
+ANN = f"basic_auth_users:\n  ann: {OPEN_SESAME}\n"
 TLS = "tls_server_config:\n  cert_file: server.pem\n  key_file: server.key\n"
 
 
@@ -43,6 +46,11 @@ def write(folder: Path, text: str) -> Path:
     new = folder / "web.new"
     new.write_text(textwrap.dedent(text))
     return new.replace(folder / "web.yml")
+
+
+def no_answer() -> AbstractContextManager[object]:
+    """The connection ends without a page."""
+    return pytest.raises((http.client.HTTPException, OSError))
 
 
 # Passwords
@@ -80,69 +88,61 @@ def test_a_long_password_is_right_up_to_what_bcrypt_reads(tmp_path: Path) -> Non
         assert exporter.get(user=f"ann:{'a' * 71}").status == 401
 
 
-def test_a_password_is_compared_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compared: list[bytes] = []
-    check = bcrypt.checkpw
-
-    def count(password: bytes, hashed: bytes) -> bool:
-        compared.append(password)
-        return check(password, hashed)
-
-    monkeypatch.setattr(bcrypt, "checkpw", count)
-    path = write(tmp_path, f"basic_auth_users:\n  ann: {OPEN_SESAME}\n")
-    gate = PageAccess(str(path), print)
-    rules = gate.rules()
-    assert rules is not None
-    for _ in range(20):
-        assert gate.is_password_right(rules, "Basic YW5uOm9wZW4gc2VzYW1l")
-        assert not gate.is_password_right(rules, "Basic YW5uOndyb25n")
-    assert compared == [b"open sesame", b"wrong"]
-
-
-def test_a_user_who_is_not_there_takes_as_long_as_one_who_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    costs: list[bytes] = []
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bytes, bytes]]:
+    """The passwords that are compared from now on, and their hashes."""
+    seen: list[tuple[bytes, bytes]] = []
     check = bcrypt.checkpw
 
     def note(password: bytes, hashed: bytes) -> bool:
-        costs.append(hashed[4:6])
-        return check(password, hashed)
+        seen.append((password, hashed))
+        # A thousand slow hashes would take long.
+        return check(password, hashed) if len(seen) < 10 else False
 
     monkeypatch.setattr(bcrypt, "checkpw", note)
-    path = write(tmp_path, f"basic_auth_users:\n  ann: {OPEN_SESAME}\n")
-    gate = PageAccess(str(path), print)
-    rules = gate.rules()
+    return seen
+
+
+def checker(tmp_path: Path) -> Callable[[bytes], bool]:
+    """Whether a user and password open a page that ann may read."""
+    access = PageAccess(str(write(tmp_path, ANN)), print)
+    rules = access.rules()
     assert rules is not None
-    assert not gate.is_password_right(rules, "Basic Ym86eA==")
-    assert costs == [b"04"]
+    return lambda pair: access.is_password_right(rules, f"Basic {base64.b64encode(pair).decode()}")
+
+
+def test_a_password_is_compared_once(tmp_path: Path, compared: list[tuple[bytes, bytes]]) -> None:
+    is_right = checker(tmp_path)
+    for _ in range(20):
+        assert is_right(b"ann:open sesame")
+        assert not is_right(b"ann:wrong")
+    assert [password for password, _ in compared] == [b"open sesame", b"wrong"]
+
+
+def test_a_user_who_is_not_there_takes_as_long_as_one_who_is(
+    tmp_path: Path, compared: list[tuple[bytes, bytes]]
+) -> None:
+    assert not checker(tmp_path)(b"bo:x")
+    assert [hashed[4:6] for _, hashed in compared] == [b"04"]
 
 
 def test_the_results_of_any_number_of_passwords_take_bounded_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, compared: list[tuple[bytes, bytes]]
 ) -> None:
     """Those of the last hundred are remembered."""
-    compared: list[bytes] = []
-
-    def refuse(password: bytes, _: bytes) -> bool:
-        compared.append(password)
-        return False
-
-    monkeypatch.setattr(bcrypt, "checkpw", refuse)
-    gate = PageAccess(str(write(tmp_path, f"basic_auth_users:\n  ann: {OPEN_SESAME}\n")), print)
-    rules = gate.rules()
-    assert rules is not None
+    is_right = checker(tmp_path)
     for number in (*range(1000), *range(900, 1000), 899):
-        header = base64.b64encode(b"ann:%d" % number).decode()
-        assert not gate.is_password_right(rules, f"Basic {header}")
-    assert compared == [b"%d" % number for number in (*range(1000), 899)]
+        assert not is_right(b"ann:%d" % number)
+    assert [password for password, _ in compared] == [
+        b"%d" % number for number in (*range(1000), 899)
+    ]
 
 
 # Changes
 
 
 def test_a_changed_file_holds_from_the_next_request_on(tmp_path: Path) -> None:
-    path = write(tmp_path, f"basic_auth_users:\n  ann: {OPEN_SESAME}\n")
+    path = write(tmp_path, ANN)
     with exporting("--demo", "--web-config", path) as exporter:
         assert exporter.get(user="ann:open sesame").status == 200
         write(tmp_path, f"basic_auth_users:\n  bo: {OPEN_SESAME}\n")
@@ -154,29 +154,29 @@ def test_a_changed_file_holds_from_the_next_request_on(tmp_path: Path) -> None:
 
 
 def test_while_the_file_is_broken_nobody_gets_a_page(tmp_path: Path) -> None:
-    path = write(tmp_path, f"basic_auth_users:\n  ann: {OPEN_SESAME}\n")
+    path = write(tmp_path, ANN)
     with exporting("--demo", "--web-config", path) as exporter:
         write(tmp_path, "basic_auth_users: [\n")
         for _ in range(3):
-            with pytest.raises((http.client.HTTPException, OSError)):
+            with no_answer():
                 exporter.get(user="ann:open sesame")
         exporter.wait_said("web.yml: is not valid YAML in line .* Until then nobody can read")
         assert exporter.said.count("not valid YAML") == 1
         path.unlink()
-        with pytest.raises((http.client.HTTPException, OSError)):
+        with no_answer():
             exporter.get(user="ann:open sesame")
-        write(tmp_path, f"basic_auth_users:\n  ann: {OPEN_SESAME}\n")
+        write(tmp_path, ANN)
         assert exporter.get(user="ann:open sesame").status == 200
 
 
 def test_a_file_that_is_empty_while_it_is_written_does_not_open_the_page(tmp_path: Path) -> None:
-    path = write(tmp_path, f"basic_auth_users:\n  ann: {OPEN_SESAME}\n")
+    path = write(tmp_path, ANN)
     with exporting("--demo", "--web-config", path) as exporter:
         write(tmp_path, "")
-        with pytest.raises((http.client.HTTPException, OSError)):
+        with no_answer():
             exporter.get()
         exporter.wait_said("no longer has passwords: restore the file, or restart")
-        write(tmp_path, f"basic_auth_users:\n  ann: {OPEN_SESAME}\n")
+        write(tmp_path, ANN)
         assert exporter.get().status == 401
         assert exporter.get(user="ann:open sesame").status == 200
 
@@ -193,7 +193,7 @@ def test_with_tls_only_tls_is_spoken(authority: Authority) -> None:
         assert exporter.get("/-/healthy", tls=trusting).status == 200
         with pytest.raises(ssl.SSLCertVerificationError):
             exporter.get(tls=ssl.create_default_context())
-        with pytest.raises((http.client.HTTPException, OSError)):
+        with no_answer():
             exporter.get()
         assert exporter.get(tls=trusting).status == 200
         assert "Traceback" not in exporter.said
@@ -215,24 +215,23 @@ def test_a_client_that_does_not_finish_its_handshake_holds_nobody_up(
         assert all_of(silent) == b""
 
 
+VERIFY = f"{TLS}  client_auth_type: RequireAndVerifyClientCert\n"
+CA_FILE = f"{VERIFY}  client_ca_file: ca.pem\n"
+
+
 @pytest.mark.slow
 @needs_openssl
-@pytest.mark.parametrize("how", ["file", "text"])
+@pytest.mark.parametrize(
+    "text", [CA_FILE, f"{VERIFY}  client_ca: |\n{{ca}}"], ids=["a file", "a text"]
+)
 def test_who_has_no_certificate_of_the_authority_gets_nothing(
-    authority: Authority, how: str
+    authority: Authority, text: str
 ) -> None:
-    ca = authority.folder.joinpath("ca.pem").read_text()
-    named = {
-        "file": "client_ca_file: ca.pem",
-        "text": "client_ca: |\n" + textwrap.indent(ca, "    "),
-    }
-    path = write(
-        authority.folder,
-        f"{TLS}  client_auth_type: RequireAndVerifyClientCert\n  {named[how]}\n",
-    )
+    ca = textwrap.indent(authority.folder.joinpath("ca.pem").read_text(), "    ")
+    path = write(authority.folder, text.format(ca=ca))
     with exporting("--demo", "--web-config", path) as exporter:
         assert exporter.get(tls=authority.client("stranger")).status == 200
-        with pytest.raises((http.client.HTTPException, OSError)):
+        with no_answer():
             exporter.get(tls=authority.client())
 
 
@@ -242,14 +241,10 @@ def test_who_has_no_certificate_of_the_authority_gets_nothing(
 def test_only_certificates_with_an_allowed_name_get_a_page(
     authority: Authority, allowed: str
 ) -> None:
-    path = write(
-        authority.folder,
-        f"{TLS}  client_auth_type: RequireAndVerifyClientCert\n  client_ca_file: ca.pem\n"
-        f"  client_allowed_sans: ['{allowed}']\n",
-    )
+    path = write(authority.folder, f"{CA_FILE}  client_allowed_sans: ['{allowed}']\n")
     with exporting("--demo", "--web-config", path) as exporter:
         assert exporter.get(tls=authority.client("prometheus")).status == 200
-        with pytest.raises((http.client.HTTPException, OSError)):
+        with no_answer():
             exporter.get(tls=authority.client("stranger"))
 
 

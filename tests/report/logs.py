@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ import msgspec
 from gpumon.makers.demo import DemoSource
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.rows import GpuRows, ProcessRows
+from gpumon.report.output import print_report
 from tests.build import GIB, gpu, process, snapshot
 from tests.clock import HandClock
 from tests.log_headers import GPU_HEADER, PROCESS_HEADER
@@ -130,6 +133,21 @@ def _reloaded(taken: Snapshot, counted: dict[str, float]) -> Snapshot:
         return msgspec.structs.replace(card, energy=energy)
 
     return msgspec.structs.replace(taken, gpus=tuple(again(card) for card in taken.gpus))
+
+
+def report(*paths: Path, by: str = "gpu", **options: Any) -> dict[str, Any]:
+    """The report of logs, or of the history that an option names, as JSON."""
+    out = io.StringIO()
+    assert print_report([*map(str, paths)], by=by, form="json", out=out, **options) == 0
+    found: dict[str, Any] = json.loads(out.getvalue())
+    return found
+
+
+def printed(*paths: Path, by: str = "gpu", **options: Any) -> str:
+    """The report of logs as it is printed, a table unless an option says otherwise."""
+    out = io.StringIO()
+    assert print_report([*map(str, paths)], by=by, out=out, **options) == 0
+    return out.getvalue()
 
 
 def lines_of(told: dict[str, Any], key: str) -> dict[Any, dict[str, Any]]:

@@ -23,6 +23,7 @@ from gpumon.recording.history import LOG_GPU_DEPTH, History
 from gpumon.report.figures import BY
 from gpumon.report.output import print_report
 from tests.recording.csv.reading import times_of, wait_until
+from tests.report.logs import report
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -63,13 +64,6 @@ def sample(at: float, elapsed: float, uuid: str = "G", **more: object) -> Row:
 def use(at: float, elapsed: float, pid: int = 7, uuid: str = "G", **more: object) -> Row:
     own = {"pid": pid, "user": "ann", "type": "C", "start_ticks": 1}
     return {"at": at, "index": 0, "uuid": uuid, "elapsed [s]": elapsed, **own, **more}
-
-
-def report(*paths: Path, by: str = "gpu", **options: Any) -> dict[str, Any]:
-    out = io.StringIO()
-    assert print_report([*map(str, paths)], by=by, form="json", out=out, **options) == 0
-    found: dict[str, Any] = json.loads(out.getvalue())
-    return found
 
 
 def seconds_of(found: dict[str, Any], key: str, figure: str = "gpu_hours") -> dict[Any, float]:

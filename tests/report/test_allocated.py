@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from gpumon.report import output, parallel
-from tests.report.test_adding_up import START, Row, iso, logs, report, sample, use, write
+from tests.report.logs import report
+from tests.report.test_adding_up import START, Row, iso, logs, sample, use, write
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
 import os
 import re
 import resource
@@ -33,10 +32,10 @@ from gpumon.report.plot import draw
 from gpumon.text.time_parsing import day_and_time
 from tests import fork_server
 from tests.build import GIB, NOON, gpu, process, snapshot
-from tests.report.logs import changed, lines_of, write_log
+from tests.report.logs import changed, lines_of, printed, report, write_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from gpumon.model.processes import GpuProcess
@@ -62,22 +61,8 @@ def busy(seconds: Iterable[float], *, host: str = "ada-07", **options: Any) -> l
     ]
 
 
-def report(paths: Sequence[Path], by: str = "gpu", **options: Any) -> dict[str, Any]:
-    out = io.StringIO()
-    status = print_report([str(path) for path in paths], by=by, form="json", out=out, **options)
-    assert status == 0
-    told: dict[str, Any] = json.loads(out.getvalue())
-    return told
-
-
-def table(paths: Sequence[Path], by: str = "gpu", **options: Any) -> str:
-    out = io.StringIO()
-    assert print_report([str(path) for path in paths], by=by, out=out, **options) == 0
-    return out.getvalue()
-
-
 def test_energy_without_a_counter_is_power_times_time(tmp_path: Path) -> None:
-    [line] = report([write_log(tmp_path / "a.csv", busy(range(0, 3601, 10)))])["lines"]
+    [line] = report(write_log(tmp_path / "a.csv", busy(range(0, 3601, 10))))["lines"]
     assert line["energy_kwh"] == pytest.approx(0.36)
     assert line["energy_source"] == "power"
     assert line["busy_hours"] == line["gpu_hours"] == line["covered_hours"] == 1
@@ -87,11 +72,11 @@ def test_energy_without_a_counter_is_power_times_time(tmp_path: Path) -> None:
 def test_a_gap_counts_for_nothing_and_is_said(tmp_path: Path) -> None:
     seconds = [*range(0, 100, 10), *range(1000, 1100, 10)]
     log = write_log(tmp_path / "a.csv", busy(seconds))
-    [line] = report([log])["lines"]
+    [line] = report(log)["lines"]
     assert line["covered_hours"] * 3600 == pytest.approx(90 + 25 + 90, abs=0.01)
     assert line["gaps"] == 1
     assert line["gap_hours"] * 3600 == pytest.approx(910 - 25, abs=0.01)
-    assert "a gap, together at most 14m per GPU" in table([log])
+    assert "a gap, together at most 14m per GPU" in printed(log)
 
 
 @pytest.mark.parametrize("moves", [(3600, 0), (-3600, 3600), (-3600, 0)])
@@ -101,32 +86,32 @@ def test_a_clock_that_was_set_is_no_gap(tmp_path: Path, moves: tuple[float, floa
         for one, second in busy(range(0, 1000, 10))
         for moved in [0 if second < 300 else moves[0] if second < 700 else moves[1]]
     ]
-    [line] = report([write_log(tmp_path / "a.csv", told)])["lines"]
+    [line] = report(write_log(tmp_path / "a.csv", told))["lines"]
     assert line["covered_hours"] * 3600 == pytest.approx(990, abs=0.01)
     assert (line["gaps"], line["gap_hours"]) == (0, 0)
 
 
 def test_a_log_that_changes_its_pace_has_no_gap(tmp_path: Path) -> None:
     seconds = [*range(100), *range(100, 1000, 30)]
-    [line] = report([write_log(tmp_path / "a.csv", busy(seconds))])["lines"]
+    [line] = report(write_log(tmp_path / "a.csv", busy(seconds)))["lines"]
     assert line["gaps"] == 0
 
 
 def test_only_what_lies_between_from_and_to_counts(tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.csv", busy(range(0, 7200, 10)))
     for by in BY:
-        [line] = report([log], by, first="-1h", last="-30m", now=NOON + 7000)["lines"]
+        [line] = report(log, by=by, first="-1h", last="-30m", now=NOON + 7000)["lines"]
         assert line["energy_kwh"] == pytest.approx(0.18)
         assert line["gpu_hours"] == pytest.approx(0.5)
 
 
 def test_one_sample_is_told_without_any_hours(tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.csv", busy([0]))
-    [line] = report([log])["lines"]
+    [line] = report(log)["lines"]
     assert line["covered_hours"] == 0
     assert line["energy_kwh"] is None
     assert line["memory_peak_bytes"] == GIB // 2
-    shown = table([log])
+    shown = printed(log)
     assert "–" in shown
     assert "There is a single sample of each GPU" in shown
     assert "No processes were logged" not in shown
@@ -137,9 +122,9 @@ def test_logs_that_overlap_count_once(tmp_path: Path) -> None:
     one = write_log(tmp_path / "a.csv", busy(range(0, 3600, 10)))
     two = write_log(tmp_path / "b.csv", busy([second + 0.7 for second in range(0, 3600, 10)]))
     for logs in ([one, two], [one, one], [one, log_files(one).processes, two]):
-        [line] = report(logs)["lines"]
+        [line] = report(*logs)["lines"]
         assert line["covered_hours"] == pytest.approx(1, abs=0.003)
-        [line] = report(logs, "user")["lines"]
+        [line] = report(*logs, by="user")["lines"]
         assert line["gpu_hours"] == pytest.approx(1, abs=0.003)
         assert line["present_hours"] == pytest.approx(1, abs=0.003)
 
@@ -148,9 +133,9 @@ def test_the_same_card_numbers_of_different_hosts_are_kept_apart(tmp_path: Path)
     one = write_log(tmp_path / "a.csv", busy(range(0, 3601, 10)))
     two = write_log(tmp_path / "b.csv", busy(range(0, 1801, 10), host="bob-01"))
     for by in BY:
-        hours = {line["host"]: line["gpu_hours"] for line in report([two, one], by)["lines"]}
+        hours = {line["host"]: line["gpu_hours"] for line in report(two, one, by=by)["lines"]}
         assert hours == {"ada-07": 1, "bob-01": 0.5}
-    assert "bob-01" in table([one, two], width=80)
+    assert "bob-01" in printed(one, two, width=80)
 
 
 @pytest.mark.slow
@@ -163,11 +148,11 @@ def test_rotated_and_packed_parts_are_one_log(tmp_path: Path) -> None:
         part.with_name(part.name + ".gz").write_bytes(gzip.compress(part.read_bytes()))
         part.unlink()
     for by in BY:
-        lines = report([whole], by)["lines"]
-        assert report([run], by)["lines"] == lines
-        assert report([tmp_path / "run.part0001.csv.gz"], by)["lines"] == lines
-        assert report(sorted(tmp_path.glob("run.*")), by)["lines"] == lines
-    assert table([tmp_path / "run.part0002.csv"]).startswith("run.csv ")
+        lines = report(whole, by=by)["lines"]
+        assert report(run, by=by)["lines"] == lines
+        assert report(tmp_path / "run.part0001.csv.gz", by=by)["lines"] == lines
+        assert report(*sorted(tmp_path.glob("run.*")), by=by)["lines"] == lines
+    assert printed(tmp_path / "run.part0002.csv").startswith("run.csv ")
 
 
 @pytest.mark.parametrize("name", ["no.csv", "no", "folder", "/"])
@@ -187,13 +172,13 @@ def test_a_list_stands_until_the_next_one(tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.csv", busy(range(600)))
     listed = log_files(log).processes.read_text().splitlines()
     assert len(listed) == 1 + 150, "else this tests nothing"
-    assert report([log], "user")["lines"][0]["gpu_hours"] == pytest.approx(599 / 3600, abs=1e-6)
+    assert report(log, by="user")["lines"][0]["gpu_hours"] == pytest.approx(599 / 3600, abs=1e-6)
 
 
 def test_a_user_who_left_is_not_there_until_the_end(tmp_path: Path) -> None:
     here = busy(range(0, 600, 2), processes=(process(sm=50), process(7, user="bo", sm=0)))
     left = busy(range(600, 3600, 2), processes=(process(sm=50),))
-    lines = lines_of(report([write_log(tmp_path / "a.csv", here + left)], "user"), "user")
+    lines = lines_of(report(write_log(tmp_path / "a.csv", here + left), by="user"), "user")
     assert lines["bo"]["gpu_hours"] == pytest.approx(600 / 3600, abs=1e-6)
     assert lines["bo"]["idle_hours"] == lines["bo"]["gpu_hours"]
     assert lines["ann"]["gpu_hours"] == pytest.approx(3598 / 3600, abs=1e-6)
@@ -211,17 +196,15 @@ def test_a_list_of_one_user_alone_ends_with_that_user(tmp_path: Path) -> None:
     place = header.split(",").index("elapsed [s]")
     kept = [row for row in rows if ",ann," in row and float(row.split(",")[place]) < 100]
     path.write_text("\n".join([header, *kept, ""]))
-    [line] = report([log], "user")["lines"]
+    [line] = report(log, by="user")["lines"]
     assert line["user"] == "ann"
     assert line["gpu_hours"] * 3600 == pytest.approx(100, abs=12)
 
 
 def test_the_energy_of_a_shared_card_goes_by_sm_share(tmp_path: Path) -> None:
     shared = (process(1, user="ann", sm=30), process(2, user="bo", sm=10))
-    lines = lines_of(
-        report([write_log(tmp_path / "a.csv", busy(range(0, 3601, 10), processes=shared))], "user"),
-        "user",
-    )
+    log = write_log(tmp_path / "a.csv", busy(range(0, 3601, 10), processes=shared))
+    lines = lines_of(report(log, by="user"), "user")
     assert lines["ann"]["energy_kwh"] == pytest.approx(0.27)
     assert lines["bo"]["energy_kwh"] == pytest.approx(0.09)
     assert lines["ann"]["energy_estimated"] is True
@@ -231,7 +214,7 @@ def test_the_energy_is_shared_equally_where_nobody_tells_or_works(tmp_path: Path
     for sm in (None, 0):
         shared = (process(1, user="ann", sm=sm), process(2, user="bo", sm=0))
         log = write_log(tmp_path / f"{sm}.csv", busy(range(0, 3601, 10), processes=shared))
-        for line in report([log], "user")["lines"]:
+        for line in report(log, by="user")["lines"]:
             assert line["energy_kwh"] == pytest.approx(0.18)
 
 
@@ -244,7 +227,7 @@ def test_a_job_that_was_looked_up_late_is_one_job(tmp_path: Path) -> None:
         (snapshot(NOON + second, processes=(placed(1, second), placed(2, second))), float(second))
         for second in range(0, 3601, 10)
     ]
-    [line] = report([write_log(tmp_path / "a.csv", samples)], "job")["lines"]
+    [line] = report(write_log(tmp_path / "a.csv", samples), by="job")["lines"]
     assert (line["job"], line["processes"]) == ("slurm 88123", 2)
     assert line["gpu_hours"] == pytest.approx(1, abs=0.01)
 
@@ -253,7 +236,7 @@ def test_a_reused_pid_is_another_process(tmp_path: Path) -> None:
     first = busy(range(0, 600, 10))
     again = msgspec.structs.replace(process(sm=50), id=ProcessId(100, 2))
     log = write_log(tmp_path / "a.csv", first + busy(range(600, 1200, 10), processes=(again,)))
-    assert [line["pid"] for line in report([log], "process")["lines"]] == [100, 100]
+    assert [line["pid"] for line in report(log, by="process")["lines"]] == [100, 100]
 
 
 def test_what_is_unknown_is_open_and_never_nought(tmp_path: Path) -> None:
@@ -266,7 +249,7 @@ def test_what_is_unknown_is_open_and_never_nought(tmp_path: Path) -> None:
     samples = busy(range(0, 600, 10), processes=(process(sm=None, memory_used=None),), **nothing)
     log = write_log(tmp_path / "a.csv", samples)
     for by in BY:
-        [line] = report([log], by)["lines"]
+        [line] = report(log, by=by)["lines"]
         for key in (
             "utilization_mean_percent",
             "utilization_p95_percent",
@@ -279,7 +262,7 @@ def test_what_is_unknown_is_open_and_never_nought(tmp_path: Path) -> None:
         ):
             assert line[key] is None, key
         assert line["utilization_known"] == line["energy_known"] == 0
-    assert "–" in table([log], width=200)
+    assert "–" in printed(log, width=200)
 
 
 def test_the_values_of_a_card_that_hangs_do_not_count_on(tmp_path: Path) -> None:
@@ -287,7 +270,7 @@ def test_the_values_of_a_card_that_hangs_do_not_count_on(tmp_path: Path) -> None
         (changed(one, 0, sampled_at=NOON + min(second, 300)), second)
         for one, second in busy(range(0, 600, 10))
     ]
-    [line] = report([write_log(tmp_path / "a.csv", samples)])["lines"]
+    [line] = report(write_log(tmp_path / "a.csv", samples))["lines"]
     assert line["utilization_known"] == pytest.approx(330 / 590, abs=0.02)
 
 
@@ -295,10 +278,10 @@ def test_a_lost_card_is_told_with_its_time(tmp_path: Path) -> None:
     lost: dict[str, Any] = {"status": GpuStatus.LOST, "utilization_gpu": None, "power_draw": None}
     samples = busy(range(0, 1800, 10)) + busy(range(1800, 3601, 10), processes=(), **lost)
     log = write_log(tmp_path / "a.csv", samples)
-    [line] = report([log])["lines"]
+    [line] = report(log)["lines"]
     assert line["lost_hours"] == 0.5
     assert line["utilization_known"] == 0.5
-    text = table([log], width=80)
+    text = printed(log, width=80)
     assert "lost 30m" in text
     assert "0.180*" in text
 
@@ -319,7 +302,7 @@ def smi(tmp_path: Path) -> Path:
 
 
 def test_what_nvidia_smi_wrote_is_told_by_card(tmp_path: Path) -> None:
-    told = report([smi(tmp_path)])
+    told = report(smi(tmp_path))
     lines = lines_of(told, "index")
     for card in range(2):
         assert lines[card]["energy_kwh"] == pytest.approx(0.18)
@@ -336,7 +319,7 @@ def test_a_log_without_processes_says_so_when_asked_for_users(
     assert print_report([str(smi(tmp_path))], by="user", out=io.StringIO()) == 1
     assert "lists no processes" in capsys.readouterr().err
     log = write_log(tmp_path / "a.csv", busy(range(0, 600, 10)))
-    told = report([log, smi(tmp_path)], "user")
+    told = report(log, smi(tmp_path), by="user")
     assert [line["user"] for line in told["lines"]] == ["ann"]
     assert "smi.log: lists no processes" in told["notes"][0]
 
@@ -345,7 +328,7 @@ def test_a_log_that_names_no_host_is_of_the_host_whose_card_it_has(tmp_path: Pat
     log = write_log(tmp_path / "a.csv", busy(range(0, 600, 10)))
     path = tmp_path / "smi.csv"
     path.write_text(SMI + "2023/11/14 12:00:05.000, 0, GPU-0, NVIDIA H100, 50 %, 1 MiB, 360 W\n")
-    assert [line["host"] for line in report([log, path])["lines"]] == ["ada-07"]
+    assert [line["host"] for line in report(log, path)["lines"]] == ["ada-07"]
 
 
 @pytest.mark.slow
@@ -353,7 +336,7 @@ def test_the_table_fits_and_the_telling_columns_stay(tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.csv", busy(range(0, 3601, 10), clock_event_reasons=0x44))
     for by in BY:
         for width in (60, 80, 100, 160, 200):
-            rows = table([log], by, width=width).splitlines()
+            rows = printed(log, by=by, width=width).splitlines()
             assert max(map(len, rows)) <= max(width, 70)
             for heading in ("IDLE", "GPU-H", "kWh"):
                 assert heading in rows[1]
@@ -363,7 +346,7 @@ def test_commands_and_cards_outstay_the_finer_figures(tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.csv", busy(range(0, 3601, 10), clock_event_reasons=0x44))
     for by in ("process", "job"):
         for width in (70, 80):
-            headings = table([log], by, width=width).splitlines()[1].split()
+            headings = printed(log, by=by, width=width).splitlines()[1].split()
             assert {"GPU", "COMMAND"} <= set(headings)
             assert not {"MED", "P95", "HEAT"} & set(headings)
 
@@ -374,7 +357,7 @@ def test_commands_are_shortened_as_on_the_dashboard(tmp_path: Path) -> None:
     one = msgspec.structs.replace(process(sm=50), command=command)
     log = write_log(tmp_path / "a.csv", busy(range(0, 600, 10), processes=(one,)))
     for by in ("process", "job"):
-        wide, narrow = (table([log], by, width=width) for width in (250, 100))
+        wide, narrow = (printed(log, by=by, width=width) for width in (250, 100))
         assert f" python {folder}/my train.py --lr" in wide
         assert "  my train.py --" in narrow
 
@@ -383,9 +366,9 @@ def test_commands_are_shortened_as_on_the_dashboard(tmp_path: Path) -> None:
 @pytest.mark.parametrize("by", BY)
 def test_columns_that_found_no_room_are_named(tmp_path: Path, by: str) -> None:
     log = write_log(tmp_path / "a.csv", busy(range(0, 3601, 10), clock_event_reasons=0x44))
-    whole = table([log], by, width=250)
+    whole = printed(log, by=by, width=250)
     assert "Left out" not in whole
-    narrow = table([log], by, width=70)
+    narrow = printed(log, by=by, width=70)
     rows = narrow.splitlines()
     said = " ".join(narrow.split()).partition("Columns that did not fit: ")[2]
     left_out = said.partition("; --format csv has all.")[0].replace("- ", "-").split(", ")
@@ -395,7 +378,7 @@ def test_columns_that_found_no_room_are_named(tmp_path: Path, by: str) -> None:
 
 def test_small_amounts_do_not_round_away(tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.csv", busy(range(0, 97, 12)))
-    shown = table([log])
+    shown = printed(log)
     first, headings, line, *_ = shown.splitlines()
     told = dict(zip(headings.split(), line.replace("H100 80GB HBM3", "H100").split(), strict=True))
     assert told["COVERED"] == told["GPU-H"] == "1m36s"
@@ -404,7 +387,7 @@ def test_small_amounts_do_not_round_away(tmp_path: Path) -> None:
     assert first.endswith(
         f"{day} to {time.strftime('%H:%M:%S', time.localtime(NOON + 96))} (1m36s)"
     )
-    shown = table([log], "user")
+    shown = printed(log, by="user")
     assert "Wh is an estimate" in shown
     assert "kWh" not in shown
 
@@ -412,13 +395,13 @@ def test_small_amounts_do_not_round_away(tmp_path: Path) -> None:
 def test_when_a_line_was_seen_is_told_where_lines_differ(tmp_path: Path) -> None:
     samples = busy(range(0, 3601, 10))
     log = write_log(tmp_path / "a.csv", samples)
-    assert "FIRST" not in table([log])
+    assert "FIRST" not in printed(log)
     bo = process(2, user="bo", sm=10)
     both = [
         (msgspec.structs.replace(one, processes=(*one.processes, bo)) if at >= 1800 else one, at)
         for one, at in samples
     ]
-    shown = table([write_log(tmp_path / "b.csv", both)], "user", width=250)
+    shown = printed(write_log(tmp_path / "b.csv", both), by="user", width=250)
     assert "FIRST" in shown
     assert "LAST" not in shown
     for clock in (NOON, NOON + 1800):
@@ -433,9 +416,9 @@ def test_who_was_on_a_lost_card_is_not_known_to_be_nobody(tmp_path: Path) -> Non
         "sampled_at": NOON - 60,
     }
     log = write_log(tmp_path / "a.csv", busy(range(0, 601, 10), processes=(), **lost))
-    [line] = report([log])["lines"]
+    [line] = report(log)["lines"]
     assert (line["gpu_hours"], line["gpu_hours_known"]) == (None, 0)
-    headings, shown = table([log]).splitlines()[1:3]
+    headings, shown = printed(log).splitlines()[1:3]
     assert shown[: headings.index("GPU-H") + 5].endswith(" –")
 
 
@@ -445,14 +428,12 @@ def test_names_and_commands_cannot_act(tmp_path: Path) -> None:
     )
     log = write_log(tmp_path / "a.csv", busy(range(0, 600, 10), processes=(evil,)))
     for by in BY:
-        text = table([log], by, width=250)
+        text = printed(log, by=by, width=250)
         assert "\x1b" not in text
         assert "\u202e" not in text
-        [line] = report([log], by)["lines"]
+        [line] = report(log, by=by)["lines"]
         assert all(value.isprintable() for value in line.values() if isinstance(value, str))
-        out = io.StringIO()
-        print_report([str(log)], by=by, form="csv", out=out)
-        for row in csv.reader(out.getvalue().splitlines()):
+        for row in csv.reader(printed(log, by=by, form="csv").splitlines()):
             assert not any(cell.startswith(("=", "+", "-", "@")) for cell in row)
 
 
@@ -460,18 +441,16 @@ def test_a_log_that_somebody_wrote_by_hand_cannot_act_either(tmp_path: Path) -> 
     log = write_log(tmp_path / "a.csv", busy(range(0, 600, 10)))
     path = log_files(log).processes
     path.write_text(path.read_text().replace(",ann,", ",a\u202en\x1b[2J,"), encoding="utf-8")
-    [line] = report([log], "user")["lines"]
+    [line] = report(log, by="user")["lines"]
     assert line["user"].isprintable()
-    assert "\x1b" not in table([log], "user")
+    assert "\x1b" not in printed(log, by="user")
 
 
 def test_the_csv_and_the_json_say_the_same(tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.csv", busy(range(0, 600, 10)))
     for by in BY:
-        out = io.StringIO()
-        print_report([str(log)], by=by, form="csv", out=out)
-        [row] = csv.DictReader(out.getvalue().splitlines())
-        [line] = report([log], by)["lines"]
+        [row] = csv.DictReader(printed(log, by=by, form="csv").splitlines())
+        [line] = report(log, by=by)["lines"]
         assert list(row) == list(line)
         for key, value in line.items():
             if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -532,7 +511,7 @@ def kolkata(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_the_plot_fits_its_width_and_has_local_times(tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.csv", busy(range(0, 3601, 10)))
     for width in (80, 160):
-        drawn = table([log], width=width, plot=True).partition("utilisation %")[2]
+        drawn = printed(log, width=width, plot=True).partition("utilisation %")[2]
         assert "ada-07  GPU 0" in drawn
         assert "18:00" in drawn
         assert max(map(len, drawn.splitlines())) <= width
@@ -559,7 +538,7 @@ def test_the_plot_of_a_log_is_the_same_in_every_process(tmp_path: Path, seconds:
 
 def test_a_gap_is_left_open_in_the_plot(tmp_path: Path) -> None:
     log = write_log(tmp_path / "a.csv", busy([*range(0, 600, 10), *range(3000, 3600, 10)]))
-    drawn = table([log], width=80, plot=True).splitlines()
+    drawn = printed(log, width=80, plot=True).splitlines()
     curve = max(drawn, key=lambda line: sum("\u2800" < one <= "\u28ff" for one in line))
     assert " " * 30 in curve
 
@@ -567,7 +546,7 @@ def test_a_gap_is_left_open_in_the_plot(tmp_path: Path) -> None:
 def test_a_log_without_anything_to_plot_has_an_empty_plot(tmp_path: Path) -> None:
     log = tmp_path / "power.csv"
     log.write_text("timestamp, index, power.draw [W]\n2024/03/01 12:00:00.000, 0, 250.00 W\n")
-    drawn = table([log], width=80, plot=True)
+    drawn = printed(log, width=80, plot=True)
     assert "GPU 0: no values" in drawn
     assert "1970" not in drawn
     assert not re.search(r"\d\d:\d\d", drawn.partition("no values")[2])
@@ -576,7 +555,7 @@ def test_a_log_without_anything_to_plot_has_an_empty_plot(tmp_path: Path) -> Non
 @pytest.mark.parametrize("times", [[0.0], [0.0, 0.3]])
 def test_a_log_of_less_than_a_second_is_plotted(tmp_path: Path, times: list[float]) -> None:
     log = write_log(tmp_path / "a.csv", busy(times))
-    assert "ada-07  GPU 0" in table([log], width=80, plot=True)
+    assert "ada-07  GPU 0" in printed(log, width=80, plot=True)
 
 
 def test_plotext_is_imported_only_for_a_plot(tmp_path: Path) -> None:
@@ -653,8 +632,8 @@ def test_damaged_lines_are_counted_and_the_first_is_named(
         " count as unknown."
     )
     for sentence in (said, impossible):
-        assert sentence in " ".join(table([log], width=200).split("\n  ")).replace("\n", " ")
-    assert report([log])["notes"][:2] == [said, impossible]
+        assert sentence in " ".join(printed(log, width=200).split("\n  ")).replace("\n", " ")
+    assert report(log)["notes"][:2] == [said, impossible]
     assert capsys.readouterr().err == ""
     assert print_report([str(log)], form="csv", out=io.StringIO()) == 0
     assert capsys.readouterr().err == f"gpumon: {said}\ngpumon: {impossible}\n"
@@ -664,7 +643,7 @@ def test_damaged_lines_are_counted_and_the_first_is_named(
     lists.write_text(lists.read_text() + "garbage\n")
     number = lists.read_text().count("\n")
     lists_said = f"{lists} has 1 damaged line, line {number}; unreadable values count as unknown."
-    assert report([log])["notes"][:3] == [said, impossible, lists_said]
+    assert report(log)["notes"][:3] == [said, impossible, lists_said]
     log.write_text(log.read_text().splitlines()[0] + "\ngarbage\n")
     assert print_report([str(log)], out=io.StringIO()) == 1
     assert f"{NO_SAMPLES} {log} has 1 damaged line, line 2" in capsys.readouterr().err
@@ -673,7 +652,7 @@ def test_damaged_lines_are_counted_and_the_first_is_named(
 @pytest.mark.slow
 def test_a_cell_that_cannot_be_counts_for_nothing_and_bounds_the_plot(tmp_path: Path) -> None:
     log = damaged(tmp_path / "a.csv")
-    [line] = report([log])["lines"]
+    [line] = report(log)["lines"]
     assert line["utilization_mean_percent"] == 50
     assert line["idle_hours"] == 0
     assert line["memory_peak_bytes"] == GIB // 2
@@ -742,22 +721,22 @@ def test_what_was_spent_on_little_work_is_told_with_its_energy(tmp_path: Path) -
             yield changed(taken, 0, **values), elapsed
 
     log = write_log(tmp_path / "a.csv", night())
-    [line] = report([log])["lines"]
+    [line] = report(log)["lines"]
     assert line["empty_hours"] == line["idle_hours"] == line["power_brake_hours"] == 0.5
     assert line["empty_known"] == 1
     for key in ("empty_kwh", "idle_kwh", "slowed_kwh"):
         assert line[key] == pytest.approx(line["energy_kwh"] / 4, rel=0.01), key
-    [owner] = report([log], "job")["lines"]
+    [owner] = report(log, by="job")["lines"]
     assert owner["empty_hours"] == 0.5
     assert owner["empty_kwh"] == pytest.approx(line["empty_kwh"])
-    assert "EMPTY" in table([log], width=250)
+    assert "EMPTY" in printed(log, width=250)
 
 
 def test_without_the_columns_nothing_is_said_of_empty_gpus(tmp_path: Path) -> None:
-    [line] = report([write_log(tmp_path / "a.csv", busy(range(0, 600, 10)))])["lines"]
+    [line] = report(write_log(tmp_path / "a.csv", busy(range(0, 600, 10))))["lines"]
     assert line["empty_hours"] is line["empty_kwh"] is None
     assert line["empty_known"] == 0
-    assert "EMPTY" not in table([tmp_path / "a.csv"], width=250)
+    assert "EMPTY" not in printed(tmp_path / "a.csv", width=250)
 
 
 @pytest.mark.slow
@@ -784,13 +763,13 @@ def test_what_a_gpu_waited_between_spells_of_load_is_told_if_data_may_be_prepare
             for taken, elapsed in busy(range(0, 3601, 5), processes=(owner,))
         ),
     )
-    [line] = report([log])["lines"]
+    [line] = report(log)["lines"]
     assert line["starved_hours"] == (hours and pytest.approx(hours, abs=0.01))
     if hours:
         assert line["starved_kwh"] == pytest.approx(line["energy_kwh"] * hours, rel=0.02)
-    [job] = report([log], "job")["lines"]
+    [job] = report(log, by="job")["lines"]
     assert job["starved_hours"] == line["starved_hours"]
-    assert ("STARVED" in table([log], width=250)) == bool(hours)
+    assert ("STARVED" in printed(log, width=250)) == bool(hours)
 
 
 def test_a_gpu_that_a_job_leaves_out_is_counted_for_it(tmp_path: Path) -> None:
@@ -808,8 +787,8 @@ def test_a_gpu_that_a_job_leaves_out_is_counted_for_it(tmp_path: Path) -> None:
         return snapshot(NOON + second, *cards, processes=tuple(there))
 
     log = write_log(tmp_path / "a.csv", [(ranks(t), float(t)) for t in range(0, 3601, 10)])
-    [line] = report([log], "job")["lines"]
+    [line] = report(log, by="job")["lines"]
     assert line["left_out_hours"] == line["idle_hours"] == 0.5
     assert line["left_out_kwh"] == pytest.approx(0.18, rel=0.01)
-    assert "left_out_hours" not in report([log])["lines"][0]
-    assert "LEFT-OUT" in table([log], "job", width=250)
+    assert "left_out_hours" not in report(log)["lines"][0]
+    assert "LEFT-OUT" in printed(log, by="job", width=250)

@@ -27,7 +27,7 @@ from gpumon.report.figures import figures_of
 from gpumon.report.output import print_report
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.recording.csv.several import write_several
-from tests.report.logs import write_log
+from tests.report.logs import printed, report, write_log
 from tests.report.page import PAGE
 from tests.report.test_adding_up import START, Row, iso, logs, sample, use, write
 
@@ -62,12 +62,8 @@ def host_log(folder: Path, host: str, sm: int | None, job: str = "88123") -> Pat
     return write_log(folder / f"{host.encode('ascii', 'replace').hex()}.csv", samples)
 
 
-def report(*paths: Path, job: ChosenJob = JOB, **options: Any) -> dict[str, Any]:
-    out = io.StringIO()
-    names = [*map(str, paths)]
-    assert print_report(names, by="job", job=job, form="json", out=out, **options) == 0
-    found: dict[str, Any] = json.loads(out.getvalue())
-    return found
+def job_report(*paths: Path, job: ChosenJob = JOB, **options: Any) -> dict[str, Any]:
+    return report(*paths, by="job", job=job, **options)
 
 
 def seconds(line: dict[str, Any], *figures: str) -> list[int]:
@@ -79,7 +75,7 @@ OF_ALL = ("allocated", "gpu", "unused_allocated", "idle")
 
 def test_a_job_has_a_line_for_each_host_and_all_of_them_together(tmp_path: Path) -> None:
     paths = [host_log(tmp_path, "gpu-01", 90), host_log(tmp_path, "gpu-02", 0)]
-    found = report(*paths)
+    found = job_report(*paths)
     first, second = found["lines"]
     assert [(line["host"], line["user"], line["gpus"]) for line in (first, second)] == [
         ("gpu-01", "ann", "0,1"),
@@ -105,10 +101,10 @@ def test_a_log_of_several_hosts_and_logs_of_each_say_the_same(tmp_path: Path) ->
     ]
     several = write_several(tmp_path / "all.csv", ticks)
     each = [host_log(tmp_path, host, sm) for host, sm in hosts.items()]
-    assert report(several) == report(*each)
-    assert report(several)["lagging"] == []
-    assert report(several) == report(*reversed(each))
-    only = report(several, hosts=frozenset({"gpu-02"}))
+    assert job_report(several) == job_report(*each)
+    assert job_report(several)["lagging"] == []
+    assert job_report(several) == job_report(*reversed(each))
+    only = job_report(several, hosts=frozenset({"gpu-02"}))
     assert [line["host"] for line in only["lines"]] == ["gpu-02"]
 
 
@@ -140,7 +136,7 @@ def test_a_number_is_all_parts_of_a_job(
     if not found:
         assert print_report([*map(str, paths)], by="job", job=job) == 1
         return
-    hosts = [line["host"] for line in report(*paths, job=job)["lines"]]
+    hosts = [line["host"] for line in job_report(*paths, job=job)["lines"]]
     assert hosts == sorted(f"of {each}" for each in found)
 
 
@@ -158,13 +154,11 @@ def test_a_task_has_its_processes_by_its_name_and_by_the_number_that_slurm_gave_
         rows.append(sample(START + at, at) | own)
         lists.append(use(START + at, at) | {"sm [%]": 50, "slurm_job": process_job})
     path = write(tmp_path / "run.csv", rows, lists)
-    (line,) = report(path, job=ChosenJob(asked))["lines"]
+    (line,) = job_report(path, job=ChosenJob(asked))["lines"]
     assert seconds(line, "allocated", "unused_allocated") == [40 - late, 0]
     if process_job == asked or not late:
         assert seconds(line, "gpu", "present") == [40, 40]
-    out = io.StringIO()
-    assert print_report([str(path)], by="job", form="json", out=out) == 0
-    (among_all,) = json.loads(out.getvalue())["lines"]
+    (among_all,) = report(path, by="job")["lines"]
     assert among_all["job"] == "slurm 88_3"
     assert seconds(among_all, "gpu", "present", "allocated") == [40, 40, 40 - late]
 
@@ -182,9 +176,7 @@ def test_a_task_whose_name_is_in_the_last_sample_only_has_a_line(tmp_path: Path)
         return write_log(tmp_path / name, [*zip(taken, times, strict=True)])
 
     paths = [log("before.csv", None, 0.0, 1.0, 2.0), log("after.csv", "91", 10.0, 11.0, 12.0)]
-    out = io.StringIO()
-    assert print_report([*map(str, paths)], by="job", form="json", out=out) == 0
-    assert [line["job"] for line in json.loads(out.getvalue())["lines"]] == ["slurm 91"]
+    assert [line["job"] for line in report(*paths, by="job")["lines"]] == ["slurm 91"]
 
 
 def test_the_text_fits_into_a_mail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -219,10 +211,9 @@ def test_hosts_of_unknown_load_do_not_hide_one_that_lags(tmp_path: Path) -> None
             taken = replace(taken, processes=(replace(mine, uses=own),))
             samples.append((taken, float(second)))
         paths.append(write_log(tmp_path / f"{host}.csv", samples))
-    out = io.StringIO()
-    assert print_report([*map(str, paths)], by="job", job=JOB, out=out) == 0
-    assert {"slow", "one", "two"} <= set(re.findall(r"^(\w+) ", out.getvalue(), re.MULTILINE))
-    assert "3 hosts with more or unknown load: " in out.getvalue()
+    text = printed(*paths, by="job", job=JOB)
+    assert {"slow", "one", "two"} <= set(re.findall(r"^(\w+) ", text, re.MULTILINE))
+    assert "3 hosts with more or unknown load: " in text
 
 
 def test_a_job_that_uses_nothing_is_said_to(
@@ -242,15 +233,13 @@ def test_a_job_that_uses_nothing_is_said_to(
 
 def test_the_csv_has_a_row_for_each_host(tmp_path: Path) -> None:
     paths = [host_log(tmp_path, host, 50) for host in ("gpu-01", "gpu-02")]
-    out = io.StringIO()
-    assert print_report([*map(str, paths)], by="job", job=JOB, form="csv", out=out) == 0
-    heading, *rows = out.getvalue().splitlines()
+    heading, *rows = printed(*paths, by="job", job=JOB, form="csv").splitlines()
     assert heading.split(",") == [figure.key for figure in figures_of("job")]
     assert [row.partition(",")[0] for row in rows] == ["gpu-01", "gpu-02"]
 
 
 def test_the_page_explains_the_keys_of_a_job(tmp_path: Path) -> None:
-    found = report(host_log(tmp_path, "gpu-01", 50))
+    found = job_report(host_log(tmp_path, "gpu-01", 50))
     text = PAGE.read_text(encoding="utf-8")
     told: list[str] = []
     for name in ("report", "job"):
@@ -336,10 +325,7 @@ def test_names_from_outside_are_harmless(tmp_path: Path) -> None:
     hostile = "\x1b[2J\u202e[red]"
     paths = [host_log(tmp_path, hostile, 0), host_log(tmp_path, "gpu-01", 90)]
     for form in ("table", "json", "csv"):
-        out = io.StringIO()
-        names = [*map(str, paths)]
-        assert print_report(names, by="job", job=JOB, form=form, out=out) == 0
-        assert out.getvalue().replace("\n", "").isprintable()
+        assert printed(*paths, by="job", job=JOB, form=form).replace("\n", "").isprintable()
 
 
 def of_job(rows: Sequence[Row]) -> list[Row]:
@@ -399,6 +385,4 @@ def test_cells_that_contradict_each_other_are_no_accident(
     row = dict(zip(names, allocated, strict=True)) | {"processes": 0}
     rows = [sample(START + at, at) | row for at in range(6)]
     path = write(tmp_path / "run.csv", rows, [use(START - 1e5, 0)])
-    out = io.StringIO()
-    assert print_report([str(path)], by="job", job=JOB, out=out) == 0
-    assert f"GPU-hours: {said}\n" in out.getvalue()
+    assert f"GPU-hours: {said}\n" in printed(path, by="job", job=JOB)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import json
 import math
 import re
 from typing import TYPE_CHECKING
 
 from gpumon.cli import main
 from gpumon.report.figures import BY, SCHEMA, figures_of
-from gpumon.report.output import print_report
 from gpumon.report.table import COLUMNS
 from tests.build import NOON, process, snapshot
-from tests.report.logs import write_log
+from tests.report.logs import report, write_log
 from tests.report.page import PAGE, with_table
 
 if TYPE_CHECKING:
@@ -34,9 +31,7 @@ def test_the_page_explains_every_key_and_no_other(tmp_path: Path) -> None:
         [(snapshot(NOON + second, processes=(process(),)), float(second)) for second in range(3)],
     )
     for by in BY:
-        out = io.StringIO()
-        assert print_report([str(log)], by=by, form="json", out=out) == 0
-        told = json.loads(out.getvalue())
+        told = report(log, by=by)
         table = TEXT.partition("<!-- keys: report -->\n")[2].partition("\n\n")[0]
         assert sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == sorted(told)
         assert told["schema"] == SCHEMA

@@ -13,12 +13,11 @@ import pytest
 
 from gpumon.config import load
 from gpumon.report.figures import BY
-from gpumon.report.output import print_report
 from gpumon.report.price import Price, digits_for
 from tests import fork_server
 from tests.build import process
-from tests.report.logs import write_log
-from tests.report.test_command import busy, report, table
+from tests.report.logs import printed, report, write_log
+from tests.report.test_command import busy
 
 if TYPE_CHECKING:
     import subprocess
@@ -38,7 +37,7 @@ def log(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.parametrize("by", BY)
 def test_each_line_has_the_cost_and_the_co2_of_its_energy(log: Path, by: str) -> None:
-    told = report([log], by, price=EUR)
+    told = report(log, by=by, price=EUR)
     for line in (*told["lines"], told["total"]):
         assert line["cost"] == pytest.approx(0.5 * line["energy_kwh"], abs=1e-6)
         assert line["co2_kg"] == pytest.approx(0.4 * line["energy_kwh"], abs=1e-6)
@@ -48,26 +47,24 @@ def test_each_line_has_the_cost_and_the_co2_of_its_energy(log: Path, by: str) ->
 
 
 def test_the_table_and_csv_have_them(log: Path) -> None:
-    shown = table([log], "user", price=EUR, width=160)
+    shown = printed(log, by="user", price=EUR, width=160)
     heading, ann, bo, _, total = shown.splitlines()[1:6]
     assert "kWh  COST EUR  CO2-kg" in heading
     assert "0.135   0.108" in ann
     assert "0.045   0.036" in bo
     assert "0.180   0.144" in total
     assert "COST is energy times 0.5 EUR/kWh; CO2-kg is energy times 400 g/kWh." in shown
-    out = io.StringIO()
-    print_report([str(log)], by="gpu", form="csv", price=EUR, out=out)
-    [row] = csv.DictReader(io.StringIO(out.getvalue()))
+    [row] = csv.DictReader(io.StringIO(printed(log, form="csv", price=EUR)))
     assert (row["cost"], row["currency"], row["co2_kg"]) == ("0.18", "EUR", "0.144")
 
 
 def test_without_a_price_nothing_is_shown(log: Path) -> None:
-    shown = table([log], width=300)
+    shown = printed(log, width=300)
     assert "COST" not in shown
     assert "CO2" not in shown
-    [line] = report([log])["lines"]
+    [line] = report(log)["lines"]
     assert (line["cost"], line["currency"], line["co2_kg"]) == (None, None, None)
-    only_co2 = table([log], price=Price(co2_grams=400.0), width=300)
+    only_co2 = printed(log, price=Price(co2_grams=400.0), width=300)
     assert "COST" not in only_co2
     assert "0.144" in only_co2
 
@@ -76,14 +73,14 @@ def test_the_cost_of_unknown_energy_is_unknown_and_of_partly_known_is_marked(
     tmp_path: Path,
 ) -> None:
     unknown = write_log(tmp_path / "a.csv", busy(HOUR, power_draw=None))
-    [line] = report([unknown], price=EUR)["lines"]
+    [line] = report(unknown, price=EUR)["lines"]
     assert (line["energy_kwh"], line["cost"], line["co2_kg"]) == (None, None, None)
     half = [*busy(range(0, 1800, 10)), *busy(range(1800, 3601, 10), power_draw=None)]
     partly = write_log(tmp_path / "b.csv", half)
-    [line] = report([partly], price=EUR)["lines"]
+    [line] = report(partly, price=EUR)["lines"]
     assert line["cost"] == pytest.approx(0.09)
     assert line["energy_known"] == pytest.approx(0.5)
-    row = table([partly], price=EUR, width=160).splitlines()[2]
+    row = printed(partly, price=EUR, width=160).splitlines()[2]
     assert {"0.180*", "0.0900*", "0.0720*"} <= set(row.split())
 
 

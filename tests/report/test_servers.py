@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +10,9 @@ from msgspec.structs import replace
 
 from gpumon.model.processes import Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
-from gpumon.report.output import print_report
 from gpumon.text.csv_cells import iso_time
 from tests.build import NOON, gpu, process, snapshot
-from tests.report.logs import write_log
+from tests.report.logs import printed, report, write_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,10 +45,8 @@ def log(
     return write_log(path, samples)
 
 
-def lines(*paths: Path, by: str, **options: Any) -> list[dict[str, Any]]:
-    out = io.StringIO()
-    assert print_report([*map(str, paths)], by=by, form="json", out=out, **options) == 0
-    found: list[dict[str, Any]] = json.loads(out.getvalue())["lines"]
+def lines(*paths: Path, **options: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = report(*paths, **options)["lines"]
     return found
 
 
@@ -130,18 +125,17 @@ def test_logs_that_overlap_count_a_server_once(tmp_path: Path) -> None:
     assert served(line) == (6000, 75, 0)
 
 
+def printed_jobs(path: Path) -> str:
+    return printed(path, by="job")
+
+
 @pytest.mark.slow
 def test_the_table_shows_it_and_marks_what_is_known_for_a_part(tmp_path: Path) -> None:
-    def shown(path: Path) -> str:
-        out = io.StringIO()
-        assert print_report([str(path)], by="job", out=out) == 0
-        return out.getvalue()
-
-    whole = shown(log(tmp_path / "run.csv", 3600, lambda _: (worker(1, BUSY),)))
+    whole = printed_jobs(log(tmp_path / "run.csv", 3600, lambda _: (worker(1, BUSY),)))
     assert "TOKENS" in whole
     assert "144,000 " in whole
-    part = shown(
+    part = printed_jobs(
         log(tmp_path / "b.csv", 100, lambda second: (worker(1, IDLE if second < 40 else None),))
     )
     assert "40s*" in part
-    assert "TOKENS" not in shown(log(tmp_path / "c.csv", 9, lambda _: (process(sm=50),)))
+    assert "TOKENS" not in printed_jobs(log(tmp_path / "c.csv", 9, lambda _: (process(sm=50),)))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +13,7 @@ from gpumon.report.figures import BY
 from gpumon.report.output import print_report
 from tests.build import NOON, gpu, process, snapshot
 from tests.recording.csv.several import of_host, ticks, write_several
-from tests.report.logs import write_log
+from tests.report.logs import printed, report, write_log
 from tests.report.witness import Witness
 
 if TYPE_CHECKING:
@@ -24,19 +22,6 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
 
 HOSTS = ("gpu-01", "gpu-02", "gpu-10")
-
-
-def report(paths: list[Path], by: str, **options: Any) -> dict[str, Any]:
-    out = io.StringIO()
-    assert print_report([str(one) for one in paths], by=by, form="json", out=out, **options) == 0
-    told: dict[str, Any] = json.loads(out.getvalue())
-    return told
-
-
-def table(path: Path, by: str, **options: Any) -> str:
-    out = io.StringIO()
-    assert print_report([str(path)], by=by, out=out, **options) == 0
-    return out.getvalue()
 
 
 def night(seed: int) -> list[dict[str, Snapshot]]:
@@ -94,7 +79,7 @@ def test_hosts_in_one_log_have_the_figures_of_logs_of_their_own(
     logs: tuple[Path, list[Path]], by: str
 ) -> None:
     path, apart = logs
-    together, of_each = report([path], by), report(apart, by)
+    together, of_each = report(path, by=by), report(*apart, by=by)
     assert {line["host"] for line in together["lines"]} == set(HOSTS)
     assert together["lines"] == of_each["lines"]
     assert together["total"] == of_each["total"]
@@ -102,7 +87,7 @@ def test_hosts_in_one_log_have_the_figures_of_logs_of_their_own(
 
 def test_the_figures_of_a_host_are_those_of_pandas(tmp_path: Path) -> None:
     path = write_several(tmp_path / "run.csv", night(7))
-    told = {line["host"]: line for line in report([path], "host")["lines"]}
+    told = {line["host"]: line for line in report(path, by="host")["lines"]}
     cards = pd.read_csv(path)
     assert list(cards.columns)[-1] == "hostname"
     for host, own in cards.groupby("hostname"):
@@ -125,7 +110,7 @@ def test_the_figures_of_a_host_are_those_of_pandas(tmp_path: Path) -> None:
 
 def test_one_user_on_two_hosts_has_a_line_for_each(tmp_path: Path) -> None:
     path = write_several(tmp_path / "run.csv", ticks(dict.fromkeys(HOSTS, range(60)), range(60)))
-    lines = report([path], "user")["lines"]
+    lines = report(path, by="user")["lines"]
     assert [(line["host"], line["user"], line["processes"]) for line in lines] == [
         (host, "ann", 1) for host in HOSTS
     ]
@@ -138,7 +123,7 @@ def test_one_user_on_two_hosts_has_a_line_for_each(tmp_path: Path) -> None:
 def test_a_report_of_some_hosts_has_no_others(tmp_path: Path, capsys: Any) -> None:
     path = write_several(tmp_path / "run.csv", ticks(dict.fromkeys(HOSTS, range(60)), range(60)))
     some = frozenset(("gpu-02", "gpu-10"))
-    assert {line["host"] for line in report([path], "gpu", hosts=some)["lines"]} == some
+    assert {line["host"] for line in report(path, by="gpu", hosts=some)["lines"]} == some
     assert print_report([str(path)], hosts=frozenset(("gpu-9",))) == 1
     assert "no sample of gpu-9 in that time, only of gpu-01, gpu-02, gpu-10." in (
         capsys.readouterr().err
@@ -147,7 +132,7 @@ def test_a_report_of_some_hosts_has_no_others(tmp_path: Path, capsys: Any) -> No
 
 def test_the_table_has_a_line_for_each_host_and_the_sum(tmp_path: Path) -> None:
     path = write_several(tmp_path / "run.csv", night(1))
-    shown = table(path, "host", width=160).splitlines()
+    shown = printed(path, by="host", width=160).splitlines()
     assert shown[1].split()[:3] == ["HOST", "GPU", "COVERED"]
     assert [line.split()[0] for line in shown[2:5]] == list(HOSTS)
     assert shown[6].startswith("all ")
@@ -156,7 +141,7 @@ def test_the_table_has_a_line_for_each_host_and_the_sum(tmp_path: Path) -> None:
 
 def test_a_row_that_lost_its_host_counts_for_none(tmp_path: Path) -> None:
     path = write_several(tmp_path / "run.csv", night(3))
-    whole = report([path], "gpu")["lines"]
+    whole = report(path, by="gpu")["lines"]
     rows = path.read_bytes().split(b"\n")
     torn = 0
     for number, row in enumerate(rows):
@@ -166,7 +151,7 @@ def test_a_row_that_lost_its_host_counts_for_none(tmp_path: Path) -> None:
             torn += 1
     assert torn > 5
     path.write_bytes(b"\n".join(rows))
-    told = report([path], "gpu")
+    told = report(path, by="gpu")
     assert [(line["host"], line["index"]) for line in told["lines"]] == [
         (line["host"], line["index"]) for line in whole
     ]
@@ -180,10 +165,10 @@ def test_a_row_that_lost_its_host_counts_for_none(tmp_path: Path) -> None:
 def test_the_usual_interval_is_that_of_the_log_however_many_hosts_it_has(tmp_path: Path) -> None:
     many = [f"gpu-{number:02}" for number in range(30)]
     path = write_several(tmp_path / "run.csv", ticks(dict.fromkeys(many, range(60)), range(60)))
-    lines = report([path], "host")["lines"]
+    lines = report(path, by="host")["lines"]
     assert [line["host"] for line in lines] == many
     for line in lines:
         assert line["present_hours"] * 3600 == pytest.approx(59, abs=0.01)
         assert line["gaps"] == 0
-    heading = table(path, "host", width=100).splitlines()[0]
+    heading = printed(path, by="host", width=100).splitlines()[0]
     assert heading.startswith("run.csv  30 hosts  2023-11-14 ")

@@ -114,8 +114,9 @@ class _Needs(NamedTuple):
 
 def _parameters(function: Callable[..., Any]) -> tuple[str, ...]:
     """The names of the parameters, without ``self``; ``*`` for those that have no position."""
-    # ``inspect`` takes longer to import than all rules.
-    code = function.__code__
+    # ``inspect`` takes longer to import than all rules. A decorated function, such as mutmut makes
+    # of each, has the parameters of the one that it wraps.
+    code = getattr(function, "__wrapped__", function).__code__
     names = code.co_varnames[1 : code.co_argcount]
     is_open = code.co_flags & 0x0C  # *args or **kwargs
     return (*names, "*") if is_open or code.co_kwonlyargcount else names

@@ -212,3 +212,8 @@ def test_a_mig_device_is_given_away_with_its_gpu_and_a_gpu_in_part(
     ]
     given = [state.subject for state in states if state.kind is FindingKind.ALLOCATED]
     assert given == allocated
+
+
+def test_a_job_that_started_with_the_first_idle_sample_has_run_nothing_since_its_start() -> None:
+    job = msgspec.structs.replace(ANN, since=NOON - 570)
+    assert gpu_state(history_of(job, seconds=600), gpu()).short == "slurm 88123 ann, no process 9m"

@@ -3,6 +3,7 @@
 # ruff: noqa: ARG005 - only the names of the parameters matter
 from __future__ import annotations
 
+import functools
 import re
 import runpy
 import types
@@ -135,3 +136,7 @@ def test_a_kind_without_a_listed_class_fails_at_once(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("gpumon.findings.heat", types.ModuleType("heat"))
     with pytest.raises(TypeError, match=r"kind HOT: put it into a module .* registry.py lists"):
         runpy.run_path(registry.__file__)
+
+
+def test_a_decorated_method_asks_for_what_it_wraps() -> None:
+    declare(holds=functools.wraps(lambda self, fan_speed: True)(lambda *args: True))

@@ -254,3 +254,15 @@ def test_every_server_that_takes_its_memory_at_its_start_is_told(engine: str) ->
     found = holding(0.9, InferenceServer(engine, "m", 100, 1, setting, "0.85"))
     assert found is not None
     assert found.sentence.endswith(f"{setting} is 0.85")
+
+
+@pytest.mark.parametrize(
+    ("load", "kind", "brief"),
+    [(FULL, FindingKind.REQUESTS_WAIT, "KV full"), (SLOW, FindingKind.SLOW_SERVER, "slow")],
+)
+def test_a_server_in_trouble_has_a_brief_text(
+    load: ServerLoad, kind: FindingKind, brief: str
+) -> None:
+    found = of_kind(see(load, 90, before=IDLE), kind)
+    assert found is not None
+    assert found.brief == brief

@@ -8,6 +8,7 @@ from gpumon.findings.explanation import ExplanationText
 from gpumon.findings.finding import FindingKind, Severity
 from gpumon.findings.rule import ServerRule, Words
 from gpumon.serving import ENGINES
+from gpumon.text.formatting import per_second
 
 if TYPE_CHECKING:
     from gpumon.findings.rule import HeldFor
@@ -50,7 +51,7 @@ class RequestsWait(ServerRule):
         cache = f"KV cache {load.kv_cache:.0f} %"
         return Words(
             f"{waiting}, {cache}, for {held}",
-            held.after(f"{load.waiting} wait, {cache}, "),
+            held.after(f"{per_second(load.waiting)} wait, {cache}, "),
             "KV full",
             (
                 f"requests waiting {load.waiting}",

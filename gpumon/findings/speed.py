@@ -67,7 +67,11 @@ class NvlinkErrors(Rule):
             "NVLink!" if grows else "NVLink",
             (
                 f"{counted(len(seen), 'increase')} by {count} in all, {lately}",
-                f"{gpu.nvlink_errors} counted since the driver was loaded",
+                *(
+                    []
+                    if gpu.nvlink_errors is None
+                    else [f"{gpu.nvlink_errors} counted since the driver was loaded"]
+                ),
             ),
             first,
             Severity.WARNING if grows else Severity.NOTE,
@@ -320,9 +324,8 @@ class Starved(LastingRule):
             "starved?",
             (
                 (
-                    f"at most {self.low:g} % busy with this in {counted(low.samples, 'sample')}, "
-                    f"at least {self.high:g} % busy in {loaded.samples}; each came back within "
-                    f"{self.turn:g} s"
+                    f"at most {self.low:g} % busy with this, then at least {self.high:g} % busy; "
+                    f"each came back within {self.turn:g} s"
                 ),
                 why,
             ),

@@ -33,8 +33,6 @@ from tests.build import GIB, NOON, gpu, process, snapshot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from _pytest.mark import ParameterSet
-
     from gpumon.findings import Finding
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Snapshot
@@ -225,16 +223,6 @@ def assert_fits(finding: Finding) -> None:
     assert cell_width(finding.brief) <= BRIEF_CELLS, finding.brief
 
 
-def kinds_of(**faults: str) -> list[ParameterSet]:
-    """All kinds, of which some have a known fault."""
-    return [
-        pytest.param(kind, marks=[pytest.mark.xfail(strict=True, reason=faults[kind.name])])
-        if kind.name in faults
-        else pytest.param(kind)
-        for kind in FindingKind
-    ]
-
-
 def test_every_kind_has_a_course() -> None:
     assert COURSES.keys() == set(FindingKind)
 
@@ -255,7 +243,7 @@ def test_its_texts_fit_and_no_name_in_them_reaches_the_terminal_raw(kind: Findin
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", kinds_of(REQUESTS_WAIT="100000 wait for 10 m: 33 cells"), ids=str)
+@pytest.mark.parametrize("kind", FindingKind, ids=str)
 def test_its_texts_fit_however_long_it_lasts(kind: FindingKind) -> None:
     history = after_course(kind)
     last = COURSES[kind].seconds
@@ -277,7 +265,7 @@ def test_it_stands_in_its_place_among_the_others(kind: FindingKind) -> None:
     assert len(others) == 1 or not any(rule.is_fallback for rule in others)
 
 
-@pytest.mark.parametrize("kind", kinds_of(STARVED="it counts samples after that moment"), ids=str)
+@pytest.mark.parametrize("kind", FindingKind, ids=str)
 def test_it_is_known_as_of_the_past(kind: FindingKind) -> None:
     history = after_course(kind)
     then, was = newest(history), found_in(history, kind)
@@ -286,7 +274,6 @@ def test_it_is_known_as_of_the_past(kind: FindingKind) -> None:
     assert found_in(history.as_of(then), kind) == was
 
 
-@pytest.mark.xfail(strict=True, reason="its evidence begins with None")
 def test_nvlink_errors_are_told_without_the_counter() -> None:
     history = after_course(K.NVLINK_ERRORS)
     history.add(snapshot(history.now + 1, blank := Gpu(index=0, uuid="GPU-0")))

@@ -40,10 +40,11 @@ def _signal(text: str) -> int:
 
 class EndCommand(Command):
     description = (
-        "End processes that hold a GPU, and report which ended and how much memory came back:\n"
+        "End processes that hold a GPU, and report which ended and how much memory came\n"
+        "back:\n"
         "  gpumon end 4711                    show it, ask, send TERM, wait\n"
         "  gpumon end 4711 --children --yes   its children too, without asking\n"
-        "  gpumon end 4711 --dry-run          which processes it would reach, and whether you may\n"
+        "  gpumon end 4711 --dry-run          what it would reach, and whether you may\n"
         "With its start time, a PID that another process has got since gets no signal:\n"
         "  gpumon end 4711:88214033\n"
         "Exit status: 0 if all have ended, 1 if some have not or nothing was sent, 2 for\n"

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 class RunCommand(Command):
     usage = "gpumon run [options] -- COMMAND ..."
     description = (
-        "Run a command on free GPUs, with CUDA_VISIBLE_DEVICES set, and reserve them until it "
-        "ends:\ngpumon run and gpumon select of every user leave them out.\n"
+        "Run a command on free GPUs, with CUDA_VISIBLE_DEVICES set, and reserve them\n"
+        "until it ends: gpumon run and gpumon select of every user leave them out.\n"
         "  gpumon run -n 1 --free 20G --wait=2h -- python train.py\n"
-        "The exit status is that of the command, 128+N if signal N ended it, 1 if no GPU fits,\n"
-        "124 if no GPU was free in time. docs/run.md."
+        "The exit status is that of the command, 128+N if signal N ended it, 1 if no GPU\n"
+        "fits, 124 if no GPU was free in time. docs/run.md."
     )
     needs_stdout = False
     machine = RequirementOptions()

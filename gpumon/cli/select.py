@@ -24,8 +24,8 @@ class SelectCommand(Command):
     description = (
         "Print the UUIDs of free GPUs:\n"
         "  CUDA_VISIBLE_DEVICES=$(gpumon select -n 2 --free 20G) python train.py\n"
-        "If not enough GPUs fit, the exit status is 1 and standard error says why, GPU by GPU.\n"
-        "docs/select.md."
+        "If not enough GPUs fit, the exit status is 1 and standard error says why, GPU\n"
+        "by GPU. docs/select.md."
     )
     without_gc = True
     machine = RequirementOptions()

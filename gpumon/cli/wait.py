@@ -27,8 +27,8 @@ def _pids(text: str) -> tuple[int, ...]:
 
 class WaitCommand(Command):
     description = (
-        "Wait until gpumon select would succeed, until GPUs are idle or cool, or until processes\n"
-        "have ended:\n"
+        "Wait until gpumon select would succeed, until GPUs are idle or cool, or until\n"
+        "processes have ended:\n"
         "  gpumon wait -n 2 --free 20G --notify\n"
         "  gpumon wait --pid 4711 && ./next-step\n"
         "Standard error says who holds which GPU, and since when. docs/wait.md."

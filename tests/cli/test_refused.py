@@ -86,8 +86,7 @@ def test_the_help_names_every_option_and_the_page_of_its_command(command: str) -
     assert page in shown or not (ROOT / page).exists()
 
 
-# The notes of the others have wider lines.
-@pytest.mark.parametrize("command", sorted({*EVERY_COMMAND} - {"select", "run", "wait", "end"}))
+@pytest.mark.parametrize("command", EVERY_COMMAND)
 def test_the_help_fits_eighty_columns(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     shown = run_here(*command.split(), "--help").stdout

@@ -205,12 +205,12 @@ def test_a_gpu_in_exclusive_mode_with_a_process_cannot_be_shared() -> None:
     assert reason(card, Requirements(free=GIB)) is None
 
 
-def test_own_processes_count_as_free_only_if_requested() -> None:
-    card = gpu(memory_used=60 * GIB, memory_free=20 * GIB)
+@pytest.mark.parametrize("wanted", [ANY, Requirements(free=70 * GIB)], ids=["free", "70 GiB"])
+def test_own_processes_count_as_free_only_if_requested(wanted: Requirements) -> None:
+    card = gpu(memory_used=60 * GIB, memory_free=20 * GIB, utilization_gpu=90)
     mine = replace(process(7, memory_used=60 * GIB), uid=1000)
     me = Circumstances(uid=1000)
-    wanted = Requirements(free=70 * GIB)
-    generous = Requirements(free=70 * GIB, mine_is_free=True)
+    generous = replace(wanted, mine_is_free=True)
     assert reason(card, wanted, mine, circumstances=me) is not None
     assert reason(card, generous, mine, circumstances=me) is None
     assert reason(card, generous, mine, circumstances=Circumstances(uid=1001)) is not None

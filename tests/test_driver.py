@@ -239,6 +239,29 @@ def test_a_new_card_in_an_old_slot_starts_counting_from_nothing(driver: Driver) 
 
 
 @pytest.mark.usefixtures("driver")
+def test_a_thread_that_outlived_its_driver_does_not_shut_the_next_one_down() -> None:
+    go, is_client = threading.Event(), threading.Event()
+    codes: list[int] = []
+
+    def outlive() -> None:
+        pynvml.nvmlDeviceGetCount()
+        is_client.set()
+        go.wait(PATIENCE)
+        codes.append(raw("nvmlShutdown"))
+
+    late = threading.Thread(target=outlive)
+    late.start()
+    assert is_client.wait(PATIENCE)
+    with Driver([h100(), h100()]) as following:
+        following.attach()
+        pynvml.nvmlInit()
+        go.set()
+        late.join()
+        assert codes == [UNINITIALIZED]
+        assert pynvml.nvmlDeviceGetCount() == 2
+
+
+@pytest.mark.usefixtures("driver")
 def test_before_init_everything_is_uninitialized() -> None:
     h = handle()
     pynvml.nvmlShutdown()

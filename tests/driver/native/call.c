@@ -19,6 +19,7 @@ static struct sim *sim;
 static char sim_path[4096];
 static atomic_uint references; /* nvmlInit calls not yet answered by nvmlShutdown */
 static atomic_uint epoch;      /* the driver load this process initialised against */
+static _Thread_local const struct sim *client_of; /* the file that this thread's calls are about */
 
 /* A mapping is never undone: a call that hangs may still look at it after the test has moved on to
  * another file. */
@@ -130,6 +131,8 @@ int suffer(struct call *call, enum function function)
 static struct call begin(struct sim *with, int code)
 {
     struct call call = {.sim = with, .started = clock_ns(), .slot = SYSTEM_ROW, .code = code};
+    if (!client_of)
+        client_of = with;
     if (code == SUCCESS && with->latency_us)
         spend_us(with->latency_us);
     return call;
@@ -210,6 +213,7 @@ static int initialise(enum function function)
     if (epoch != call.sim->epoch)
         references = 0; /* what was open before was closed with its driver */
     epoch = call.sim->epoch;
+    client_of = call.sim;
     references++;
     return SUCCESS;
 }
@@ -223,6 +227,9 @@ INIT(nvmlInitWithFlags, (unsigned flags __attribute__((unused))))
 
 int nvmlShutdown(void)
 {
+    /* A thread that outlived its test must not end what the next one has initialised. */
+    if (client_of && client_of != sim)
+        return UNINITIALIZED;
     ENTER_SYSTEM(nvmlShutdown);
     references--;
     return SUCCESS;

@@ -127,6 +127,15 @@ def test_a_terminal_that_replies_late_gets_it_late(machine: dict[str, str]) -> N
         quit_and_check(screen)
 
 
+def test_a_late_reply_between_the_bytes_of_a_character_leaves_it_whole(
+    machine: dict[str, str],
+) -> None:
+    with AskedTerminal(env=machine) as screen:
+        screen.wait_for(READY)
+        screen.send(b"/h\xc3" + WHITE + ATTRIBUTES + b"\xa41")
+        screen.wait_for("hä1")
+
+
 def test_a_terminal_that_never_replies_is_not_waited_for(machine: dict[str, str]) -> None:
     with AskedTerminal(env=machine) as screen:
         screen.wait(lambda it: ASKED in it.output, "waiting for the query")
@@ -255,12 +264,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> HandClock:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-@pytest.mark.parametrize("attributes", ["\x1b[?1;2c", f"\x1b[?62{';22' * 60}c"])
-def test_a_reply_is_separated_however_it_is_split(size: int, attributes: str) -> None:
+@pytest.mark.parametrize("attributes", [b"\x1b[?1;2c", b"\x1b[?62" + b";22" * 60 + b"c"])
+def test_a_reply_is_separated_however_it_is_split(size: int, attributes: bytes) -> None:
     reply = BackgroundReply(time.monotonic())
-    data = f"a\x1b[Ab\x1b]11;rgb:ffff/ffff/ffff\x1b\\c{attributes}d\x1b"
-    typed = "".join(reply.feed(data[at : at + size]) for at in range(0, len(data), size))
-    assert typed == "a\x1b[Abcd\x1b"
+    data = b"a\x1b[Ab" + WHITE + b"c" + attributes + b"d\x1b"
+    typed = b"".join(reply.feed(data[at : at + size]) for at in range(0, len(data), size))
+    assert typed == b"a\x1b[Abcd\x1b"
     assert reply.is_light is True
     assert not reply.outstanding
 
@@ -268,62 +277,62 @@ def test_a_reply_is_separated_however_it_is_split(size: int, attributes: str) ->
 def test_an_escape_key_is_held_only_for_a_pause(clock: HandClock) -> None:
     reply = BackgroundReply(clock.monotonic())
     assert reply.pause is None
-    assert reply.feed("x\x1b") == "x"
+    assert reply.feed(b"x\x1b") == b"x"
     assert reply.pause == 0.1
-    assert reply.release() == "\x1b"
+    assert reply.release() == b"\x1b"
     assert reply.pause is None
 
 
 def test_an_escape_key_is_not_held_where_no_reply_comes(clock: HandClock) -> None:
     reply = BackgroundReply(clock.monotonic())
     clock.now += REPLY_SECONDS
-    assert reply.feed("x\x1b") == "x\x1b"
+    assert reply.feed(b"x\x1b") == b"x\x1b"
     assert reply.pause is None
     # A reply that is very late is none of the keys all the same.
-    assert reply.feed("\x1b]11;rgb:f/f/f") == ""
-    assert reply.feed("\x07\x1b[?1cq") == "q"
+    assert reply.feed(b"\x1b]11;rgb:f/f/f") == b""
+    assert reply.feed(b"\x07\x1b[?1cq") == b"q"
     assert reply.is_light is True
 
 
 def test_the_rest_of_a_reply_that_stalls_is_not_typed(clock: HandClock) -> None:
     reply = BackgroundReply(clock.monotonic())
-    assert reply.feed("\x1b]11;rgb:ff") == ""
+    assert reply.feed(b"\x1b]11;rgb:ff") == b""
     assert reply.pause == 5.0
     clock.now += 3
-    assert reply.release() == ""
+    assert reply.release() == b""
     assert reply.pause == 2.0
-    assert reply.feed("ff/ffff/ff") == ""
+    assert reply.feed(b"ff/ffff/ff") == b""
     clock.now += 1
-    assert reply.feed("ff\x07/") == "/"
+    assert reply.feed(b"ff\x07/") == b"/"
     assert reply.is_light is True
-    assert reply.feed("\x1b[?62;") == ""
+    assert reply.feed(b"\x1b[?62;") == b""
     clock.now += 4
-    assert reply.feed("22cq") == "q"
+    assert reply.feed(b"22cq") == b"q"
     assert not reply.outstanding
 
 
-@pytest.mark.parametrize("beginning", ["\x1b]11;rg", "\x1b[?62;"])
-def test_keys_act_again_after_a_reply_that_never_ends(beginning: str, clock: HandClock) -> None:
+@pytest.mark.parametrize("beginning", [b"\x1b]11;rg", b"\x1b[?62;"])
+def test_keys_act_again_after_a_reply_that_never_ends(beginning: bytes, clock: HandClock) -> None:
     reply = BackgroundReply(clock.monotonic())
-    assert reply.feed(beginning) == ""
+    assert reply.feed(beginning) == b""
     clock.now += 5
     assert reply.pause == 0.0
-    assert reply.release() == ""
-    assert reply.feed("q") == "q"
+    assert reply.release() == b""
+    assert reply.feed(b"q") == b"q"
     # Also where input came all the time.
-    assert reply.feed(beginning) == ""
+    assert reply.feed(beginning) == b""
     clock.now += 5
-    assert reply.feed("q") == "q"
-    assert reply.feed(beginning + "1" * 5000) == ""
-    assert reply.feed("q") == "q"
+    assert reply.feed(b"q") == b"q"
+    assert reply.feed(beginning + b"1" * 5000) == b""
+    assert reply.feed(b"q") == b"q"
 
 
 def test_a_key_that_is_no_part_of_a_colour_ends_an_unfinished_reply() -> None:
     reply = BackgroundReply(time.monotonic())
-    assert reply.feed("\x1b]11;rgb:f/f/f") == ""
-    assert reply.feed("\x03") == "\x03"
-    assert reply.feed("\x1b]11;rgb:f/f/f\x1b") == ""
-    assert reply.feed("[A") == "\x1b[A"
+    assert reply.feed(b"\x1b]11;rgb:f/f/f") == b""
+    assert reply.feed(b"\x03") == b"\x03"
+    assert reply.feed(b"\x1b]11;rgb:f/f/f\x1b") == b""
+    assert reply.feed(b"[A") == b"\x1b[A"
     assert reply.is_light is None
 
 

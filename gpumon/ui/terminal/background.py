@@ -31,23 +31,21 @@ _KEY_SECONDS = 0.1
 _UNFINISHED_SECONDS = 5.0
 """How long the rest of a reply is dropped. It may be lost, so after that, input is typed again."""
 _LONGEST_REPLY = 4096
-"""Characters of a reply whose end has not come after which it is dropped."""
+"""Bytes of a reply whose end has not come after which it is dropped."""
 
 _REPLY = re.compile(
-    r"\x1b\]11;(?P<colour>[ -~]*)(?:(?P<end>\x07|\x1b\\)|(?=\x1b[^\\]|[^ -~\x07\x1b]))"
-    r"|(?P<attributes>\x1b\[\?[\d;]*c)"
+    rb"\x1b\]11;(?P<colour>[ -~]*)(?:(?P<end>\x07|\x1b\\)|(?=\x1b[^\\]|[^ -~\x07\x1b]))"
+    rb"|(?P<attributes>\x1b\[\?[\d;]*c)"
 )
-"""A reply. A character that cannot be a part of a colour, such as Ctrl+C, ends one without its end,
-and is a key."""
-_UNFINISHED_REPLY = re.compile(r"\x1b(?:\]11;[ -~]*\x1b?|\[\?[\d;]*)\Z")
+"""A reply, which may stand between two bytes of a character. A byte that cannot be a part of a
+colour, such as Ctrl+C, ends one without its end, and is a key."""
+_UNFINISHED_REPLY = re.compile(rb"\x1b(?:\]11;[ -~]*\x1b?|\[\?[\d;]*)\Z")
 """The beginning of a reply, which may arrive in parts. No key begins so."""
-_REPLY_OR_KEY = re.compile(r"\x1b(?:\]1{0,2}|\[)?\Z")
+_REPLY_OR_KEY = re.compile(rb"\x1b(?:\]1{0,2}|\[)?\Z")
 """A shorter beginning, which may be the Escape key or the beginning of another key."""
 _PARTS = re.compile(
-    r"rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})(?:/[0-9a-f]*)?", re.IGNORECASE
+    rb"rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})(?:/[0-9a-f]*)?", re.IGNORECASE
 )
-_LATIN_1 = "latin-1"
-"""Maps each byte to a character and back."""
 
 _LEAVE_ALONE = ("linux", "eterm", "sun", "cons25")
 """Beginnings of ``TERM`` for terminals that show the query as text or have no themes."""
@@ -72,7 +70,7 @@ def hinted_light(environ: Mapping[str, str]) -> bool | None:
     return number in _LIGHT_NUMBERS
 
 
-def _is_light(colour: str) -> bool | None:
+def _is_light(colour: bytes) -> bool | None:
     """Whether a replied colour is light; ``None`` if it cannot be read."""
     match = _PARTS.fullmatch(colour)
     if match is None:
@@ -97,46 +95,46 @@ class BackgroundReply:
         self.outstanding = sent_at is not None
         # Some terminals never reply. The Escape key must not be late for the whole session.
         self._expected_until = -math.inf if sent_at is None else sent_at + REPLY_SECONDS
-        self._incomplete = ""
+        self._incomplete = b""
         self._drop_at = math.inf
 
-    def feed(self, text: str) -> str:
+    def feed(self, data: bytes) -> bytes:
         """Take input; returns what was typed, without a last part that may begin a reply."""
         if not self.outstanding:
-            return text
+            return data
         now = time.monotonic()
-        text = self._take_incomplete(now) + text
-        typed = ""
-        while self.outstanding and (match := _REPLY.search(text)):
-            typed += text[: match.start()]
-            text = text[match.end() :]
+        data = self._take_incomplete(now) + data
+        typed = b""
+        while self.outstanding and (match := _REPLY.search(data)):
+            typed += data[: match.start()]
+            data = data[match.end() :]
             self._drop_at = math.inf
             if match["attributes"] is not None:
                 self.outstanding = False
             elif self.is_light is None and match["end"]:
                 self.is_light = _is_light(match["colour"])
         if not self.outstanding:
-            return typed + text
-        beginning = unfinished = _UNFINISHED_REPLY.search(text)
+            return typed + data
+        beginning = unfinished = _UNFINISHED_REPLY.search(data)
         if unfinished is not None:
             self._drop_at = min(self._drop_at, now + _UNFINISHED_SECONDS)
         else:
             self._drop_at = math.inf
             if now < self._expected_until:
-                beginning = _REPLY_OR_KEY.search(text)
+                beginning = _REPLY_OR_KEY.search(data)
         if beginning is not None:
-            text = text[: beginning.start()]
+            data = data[: beginning.start()]
             if len(beginning[0]) <= _LONGEST_REPLY:
                 self._incomplete = beginning[0]
-        return typed + text
+        return typed + data
 
-    def _take_incomplete(self, now: float) -> str:
+    def _take_incomplete(self, now: float) -> bytes:
         """The incomplete last part, which is dropped if its rest is too late."""
-        incomplete, self._incomplete = self._incomplete, ""
+        incomplete, self._incomplete = self._incomplete, b""
         if now < self._drop_at:
             return incomplete
         self._drop_at = math.inf
-        return ""
+        return b""
 
     @property
     def pause(self) -> float | None:
@@ -147,11 +145,11 @@ class BackgroundReply:
             return _KEY_SECONDS
         return max(0.0, self._drop_at - time.monotonic())
 
-    def release(self) -> str:
+    def release(self) -> bytes:
         """The held input if it is a key; the beginning of a reply is dropped when it is time."""
         now = time.monotonic()
         if now < self._drop_at < math.inf:
-            return ""
+            return b""
         return self._take_incomplete(now)
 
 
@@ -166,7 +164,7 @@ class BackgroundQuery:
     def __init__(self) -> None:
         self.reply = BackgroundReply()
         self.sent_at: float | None = None
-        self._typed = ""
+        self._typed = b""
 
     def send(self) -> None:
         """Send it to the terminal, which echoes nothing now."""
@@ -188,10 +186,10 @@ class BackgroundQuery:
             data = os.read(0, _MOST_BYTES)
             if not data:
                 break
-            self._typed += self.reply.feed(data.decode(_LATIN_1))
+            self._typed += self.reply.feed(data)
         return self.reply.is_light
 
     def take_typed(self) -> bytes:
         """What was typed meanwhile."""
-        typed, self._typed = self._typed, ""
-        return typed.encode(_LATIN_1)
+        typed, self._typed = self._typed, b""
+        return typed

@@ -273,9 +273,9 @@ class TerminalDriver(LinuxDriver):
                 if any(key.fd == self.fileno for key, _ in ready):
                     with self._reading:
                         data = os.read(self.fileno, _MOST_BYTES)
-                        text = decode(data) if data else ""
-                        self._replies.read(text)
-                        text = self._without_background(text)
+                        # Replies are ASCII, and may stand between two bytes of a character.
+                        self._replies.read(data.decode("latin-1"))
+                        text = decode(self._without_background(data)) if data else ""
                         for event in parser.feed(text) if text else ():
                             self.process_message(event)
                     if not data:
@@ -283,7 +283,7 @@ class TerminalDriver(LinuxDriver):
                         over.wait(_BETWEEN_LOOKS)
                         continue
                 elif background.pause is not None and not (ready or undecided):
-                    for event in parser.feed(background.release()):
+                    for event in parser.feed(decode(background.release())):
                         self.process_message(event)
                 elif parser.pasting and not (ready or undecided):
                     for event in parser.end_paste():
@@ -294,16 +294,16 @@ class TerminalDriver(LinuxDriver):
                 # These keys are lost; later ones are not.
                 parser = LenientParser(self._debug)
 
-    def _without_background(self, text: str) -> str:
+    def _without_background(self, data: bytes) -> bytes:
         """Input without a late reply to the query for the background, which is applied."""
         reply = self.background.reply
         if not reply.outstanding:
-            return text
+            return data
         known = reply.is_light
-        text = reply.feed(text)
+        data = reply.feed(data)
         if reply.is_light is not None and known is None:
             self.process_message(BackgroundKnown(is_light=reply.is_light))
-        return text
+        return data
 
     # -- what stands on the screen, and which keys are older ---------------------------------------
 

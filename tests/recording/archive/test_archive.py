@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tracemalloc
 import zlib
-from itertools import pairwise
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -21,11 +20,10 @@ from hypothesis import strategies as st
 from msgspec import defstruct
 from msgspec.structs import replace
 
-from gpumon.findings import conditions
 from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.model.codec import encode
 from gpumon.model.snapshot import Host, Snapshot
-from gpumon.model.thresholds import DEFAULTS, Thresholds
+from gpumon.model.thresholds import Thresholds
 from gpumon.recording.archive import Archive, Bounds, find_archive
 from gpumon.recording.archive.segment_format import (
     FRAME_SAMPLES,
@@ -36,17 +34,18 @@ from gpumon.recording.archive.segment_format import (
 )
 from gpumon.recording.csv.opening import LogError
 from gpumon.recording.encoded import SnapshotEncoder
-from gpumon.recording.history import STATE_GPU_DEPTH, History
-from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.recording import RecordingError
 from gpumon.system.zstandard import zstd
 from tests.build import NOON, gpu, process, snapshot
+from tests.known import known
 from tests.recording.archive.archives import (
     archived,
     demo_samples,
     events_of,
     every,
+    intervals,
     plain,
+    samples_of,
     segments,
     states,
     writer,
@@ -71,24 +70,6 @@ def test_every_field_of_every_sample_comes_back(tmp_path: Path) -> None:
     assert archive.first == DEMO[0].time
     assert archive.last == DEMO[-1].time
     assert list(archive.between(DEMO[50].time, DEMO[130].time, 1000)) == list(DEMO[50:131])
-
-
-def test_a_time_before_all_is_the_first_sample(tmp_path: Path) -> None:
-    archive = Archive(archived(tmp_path, DEMO[:3]))
-    assert archive.at(0.0) == DEMO[0]
-    assert archive.step(0.0, -5) == DEMO[0].time
-
-
-def test_steps_lead_through_frames_and_files(tmp_path: Path) -> None:
-    samples = [plain(20 * number) for number in range(400)]  # two hours and more
-    archive = Archive(archived(tmp_path, samples))
-    assert len(segments(tmp_path)) == 3
-    assert every(archive) == [sample.time for sample in samples]
-    assert archive.step(samples[399].time, -399) == samples[0].time
-    assert archive.step(samples[10].time, 200) == samples[210].time
-    few = list(archive.between(NOON, NOON + 8000, 20))
-    assert 10 <= len(few) <= 21
-    assert all(one.time < other.time for one, other in pairwise(few))
 
 
 def test_a_week_of_eight_gpus_fits_into_its_bound(tmp_path: Path) -> None:
@@ -216,16 +197,6 @@ def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
         _ = archive.first
 
 
-def test_it_follows_its_writer(tmp_path: Path) -> None:
-    log = writer(tmp_path)
-    archive = Archive(tmp_path, refresh_seconds=0.0)
-    assert archive.first is None
-    for number in (0, 1, 2, HOUR + 5):
-        log.write({None: plain(number)}, number)
-        assert archive.last == NOON + number
-    log.close()
-
-
 def test_it_follows_its_writer_after_its_newest_file_was_removed(tmp_path: Path) -> None:
     log = writer(tmp_path)
     archive = Archive(tmp_path, refresh_seconds=0.0)
@@ -259,11 +230,9 @@ def test_accidents_of_events_move_with_the_clock(tmp_path: Path) -> None:
     log.close()
     archive = Archive(tmp_path)
     (event,) = events_of(archive)
-    snapshot = archive.at(event.time)
-    assert snapshot is not None
-    assert event.accident is not None
-    assert [event.accident] == list(snapshot.accidents)
-    assert event.accident.time == pytest.approx(NOON + 1 - 7200)
+    accident = known(event.accident)
+    assert [accident] == list(known(archive.at(event.time)).accidents)
+    assert accident.time == pytest.approx(NOON + 1 - 7200)
 
 
 def test_a_killed_writer_leaves_all_it_wrote(tmp_path: Path) -> None:
@@ -284,25 +253,18 @@ def test_a_killed_writer_leaves_all_it_wrote(tmp_path: Path) -> None:
         running.kill()
     assert running.wait(PATIENCE) == -9
     archived(tmp_path, DEMO[30:40])
-    archive = Archive(tmp_path)
-    assert [archive.at(time) for time in every(archive)] == list(DEMO[:40])
+    assert samples_of(Archive(tmp_path)) == list(DEMO[:40])
 
 
-@pytest.mark.parametrize("restarted", [False, True])
-def test_a_clock_that_is_set_back_moves_what_was_before(tmp_path: Path, restarted: bool) -> None:
-    log = writer(tmp_path)
-    for number in range(10):
-        log.write({None: plain(number, number)}, number)
-    if restarted:
-        log.close()
+def test_a_clock_that_is_set_back_between_runs_moves_what_was_before(tmp_path: Path) -> None:
+    for run in (range(10), range(10, 20)):
         log = writer(tmp_path)
-    for number in range(10, 20):
-        log.write({None: plain(number - 7200, number)}, number)
-    log.close()
+        for number in run:
+            log.write({None: plain(number - 7200 * (run.start > 0), number)}, number)
+        log.close()
     archive = Archive(tmp_path)
     times = every(archive)
-    found = [archive.at(time) for time in times]
-    assert [one.gpus[0].memory_used for one in found if one] == list(range(20))
+    assert [known(archive.at(time)).gpus[0].memory_used for time in times] == list(range(20))
     assert times[-1] == NOON + 19 - 7200
     assert times == pytest.approx([NOON + number - 7200 for number in range(20)])
 
@@ -354,7 +316,7 @@ def test_a_full_disk_loses_whole_samples_only(
     log.close()
     archive = Archive(tmp_path)
     assert kept == [*DEMO[:10], *DEMO[20:40]]
-    assert [archive.at(time) for time in every(archive)] == kept
+    assert samples_of(archive) == kept
 
 
 def test_a_removed_file_is_followed_by_a_new_one(tmp_path: Path) -> None:
@@ -370,8 +332,7 @@ def test_command_lines_can_be_left_out(tmp_path: Path) -> None:
     log = writer(tmp_path, commands=False)
     log.write({None: DEMO[0]}, 0)
     log.close()
-    found = Archive(tmp_path).at(DEMO[0].time)
-    assert found is not None
+    found = known(Archive(tmp_path).at(DEMO[0].time))
     assert found.processes
     assert not any(process.command for process in found.processes)
     assert all(not suspect.command for suspect in (found.holders and found.holders.suspects) or ())
@@ -379,8 +340,7 @@ def test_command_lines_can_be_left_out(tmp_path: Path) -> None:
 
 def test_names_that_are_not_utf_8_do_no_harm(tmp_path: Path) -> None:
     hostile = snapshot(0, gpu(), processes=(replace(process(1), command=("\udce4", "\x1b[2J")),))
-    found = Archive(archived(tmp_path, [hostile])).at(hostile.time)
-    assert found is not None
+    found = known(Archive(archived(tmp_path, [hostile])).at(hostile.time))
     assert found.processes[0].command == ("\ufffd", "\x1b[2J")
 
 
@@ -396,28 +356,18 @@ def test_only_its_user_may_read_it(tmp_path: Path) -> None:
 def test_states_go_on_as_if_there_had_been_no_restart(tmp_path: Path) -> None:
     archive = Archive(archived(tmp_path, DEMO))
     for place in (0, 61, 69, 70, 119, 199):
-        known, resumed = states(), states()
-        for sample in DEMO[: place + 1]:
-            known.add(sample)
+        expected, resumed = states(DEMO[: place + 1]), states()
         assert archive.resume(resumed, DEMO[place].time)
-        for one in DEMO[place].gpus:
-            for name in known.observed.place:
-                expected, found = (it.interval(one.uuid, name) for it in (known, resumed))
-                assert (found and found.since, found and found.last) == (
-                    expected and expected.since,
-                    expected and expected.last,
-                ), name
+        assert intervals(resumed) == intervals(expected)
         for listed in DEMO[place].processes:
-            assert resumed.process_idle(listed.id) == known.process_idle(listed.id)
+            assert resumed.process_idle(listed.id) == expected.process_idle(listed.id)
 
 
 def test_states_by_other_thresholds_are_not_used(tmp_path: Path) -> None:
     archive = Archive(archived(tmp_path, DEMO))
-    other = Thresholds(idle_after=5.0)
-    history = History(conditions(other), other, STATE_GPU_DEPTH, charted=False)
+    history = states(thresholds=Thresholds(idle_after=5.0))
     assert not archive.resume(history, DEMO[100].time)
     assert history.latest == DEMO[100]
-    assert other != DEFAULTS
 
 
 def test_a_moment_late_in_a_minute_is_reached_from_near(tmp_path: Path) -> None:
@@ -444,17 +394,6 @@ def test_hours_of_another_version_share_what_reads_them(tmp_path: Path) -> None:
 
 
 # Events
-
-
-def test_its_events_are_those_that_were_seen(tmp_path: Path) -> None:
-    memory = MemoryRecording(DEFAULTS.full_share)
-    for sample in DEMO:
-        memory.add(sample)
-    archive = Archive(archived(tmp_path, DEMO))
-    expected = memory.events(0, 1e12)
-    assert expected
-    assert events_of(archive) == list(expected)
-    assert archive.next_event(0.0, forward=True) == expected[0]
 
 
 def test_no_number_of_processes_crowds_accidents_out(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpumon.recording.archive import Archive
 from tests.build import NOON, gpu, snapshot
-from tests.recording.archive.archives import every, segments, writer
+from tests.recording.archive.archives import samples_of, segments, writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,9 +35,8 @@ def at(time: float) -> Snapshot:
 
 
 def times_and_values(folder: Path) -> Iterable[tuple[float, int]]:
-    archive = Archive(folder)
-    found = [archive.at(time) for time in every(archive)]
-    return [(one.time, one.gpus[0].memory_used or 0) for one in found if one]
+    found = samples_of(Archive(folder))
+    return [(sample.time, sample.gpus[0].memory_used or 0) for sample in found]
 
 
 NIGHT = (NOON, NOON + 60, NOON + 120)

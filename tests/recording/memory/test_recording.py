@@ -32,7 +32,7 @@ from tests.build import NOON, gpu, process, snapshot
 from tests.recordings import ListTape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from gpumon.recording.recording import Recording
 
@@ -84,18 +84,6 @@ def crowd(number: int, count: int = 2000, cards: int = 64, words: int = 0) -> Sn
     return snapshot(NOON + number, *[gpu(index=at) for at in range(cards)], processes=listed)
 
 
-def test_an_empty_tape_knows_nothing() -> None:
-    tape = MemoryRecording(SHARE)
-
-    assert tape.first is None
-    assert tape.last is None
-    assert tape.at(NOON) is None
-    assert tape.next_event(NOON, forward=True) is tape.next_event(NOON, forward=False) is None
-    assert not everything(tape)
-    assert not tape.events(0, math.inf)
-    assert tape.step(NOON, -3) == NOON
-
-
 @pytest.mark.slow
 def test_a_tape_of_hours_gives_back_what_it_was_given() -> None:
     given = {one.time: one for one in map(changing, range(3 * 3600))}
@@ -128,17 +116,6 @@ def test_the_demo_comes_back_with_its_places_and_holders() -> None:
     for one in given[:: len(given) // 50]:
         assert tape.at(one.time) == one
     assert tape.at(given[-1].time) == given[-1]
-
-
-def test_at_gives_the_newest_that_is_no_newer() -> None:
-    given = [changing(number) for number in range(4000)]
-    tape = filled(given)
-
-    assert tape.at(NOON - 1) == given[0]
-    assert tape.at(NOON) == given[0]
-    assert tape.at(NOON + 9.99) == given[9]
-    assert tape.at(NOON + 10) == given[10]
-    assert tape.at(NOON + 1e6) == given[-1]
 
 
 def test_the_same_moment_gives_the_same_object() -> None:
@@ -321,23 +298,6 @@ def test_the_order_outlasts_a_clock_that_jumps(jumps: list[float]) -> None:
     ]
 
 
-def test_what_was_before_a_clock_was_set_back_moves_with_it() -> None:
-    before = [changing(number) for number in range(3000)]
-    hour = 3600.0
-    after = [replace(one, time=one.time + 3000 - hour) for one in before[:100]]
-    tape = filled([*before, *after])
-
-    assert (tape.first, tape.last) == (NOON - hour, after[-1].time)
-    moved = tape.at(after[0].time - 1)
-    assert moved == replace(
-        before[-1], time=before[-1].time - hour, processes_at=before[-1].time - hour,
-        processes=tuple(
-            replace(one, started_at=NOON - 86400 - hour) for one in before[-1].processes
-        ),
-    )  # fmt: skip
-    assert tape.at(after[0].time) == after[0]
-
-
 def test_what_was_before_is_there_as_soon_as_somebody_looks_back() -> None:
     tape = MemoryRecording(0.05)
     tape.begin_with(changing(number) for number in range(3))
@@ -345,15 +305,6 @@ def test_what_was_before_is_there_as_soon_as_somebody_looks_back() -> None:
     assert (tape.first, tape.last) == (NOON, NOON + 3)
     tape.add(changing(4))
     assert everything(tape) == [changing(number) for number in range(5)]
-
-
-def test_a_suspended_machine_leaves_a_gap() -> None:
-    given = [changing(number if number < 100 else number + 36000) for number in range(200)]
-    tape = filled(given)
-
-    assert everything(tape) == given
-    assert tape.at(NOON + 20000) == given[99]
-    assert tape.step(NOON + 20000, 1) == given[100].time
 
 
 def test_a_step_back_is_what_the_history_takes_for_one() -> None:
@@ -441,8 +392,3 @@ def test_one_may_fill_it_while_others_ask() -> None:
             thread.join()
     assert failures == []
     assert len(everything(tape)) < len(given), "some were given up meanwhile"
-
-
-def test_it_is_a_tape_and_so_is_the_one_for_tests() -> None:
-    tapes: Sequence[Recording] = (MemoryRecording(SHARE), ListTape())
-    assert [tape.first for tape in tapes] == [None, None]

@@ -20,7 +20,7 @@ from gpumon.recording.recording import RecordingError
 from tests.build import NOON, gpu, process, snapshot
 from tests.clock import HandClock
 from tests.known import known
-from tests.recording.deck import Deck
+from tests.recording.deck import Deck, history_of
 from tests.recordings import ListTape, WatchedTape
 
 if TYPE_CHECKING:
@@ -80,13 +80,6 @@ def with_few_gpus(taken: Snapshot) -> Snapshot:
     gpus = tuple(card for card in taken.gpus if card.index in FEW)
     processes = tuple(one for one in taken.processes if FEW.issuperset(one.gpu_indices))
     return replace(taken, gpus=gpus, processes=processes)
-
-
-def history_of(tape: Iterable[Snapshot]) -> History:
-    history = History(conditions())
-    for shown in tape:
-        history.add(shown)
-    return history
 
 
 def deck_of(seen: Sequence[Snapshot]) -> Deck:

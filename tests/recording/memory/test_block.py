@@ -131,14 +131,6 @@ def test_a_fraction_where_the_model_has_none_comes_back() -> None:
     assert opened(given) == given
 
 
-def test_a_list_that_was_read_once_is_one_list_afterwards() -> None:
-    listed = (process(1), process(2))
-    again = [snapshot(NOON + n, processes=listed, processes_at=NOON) for n in range(3)]
-
-    first, *others = opened(again)
-    assert all(other.processes is first.processes for other in others)
-
-
 def test_a_list_that_was_read_once_is_encoded_once() -> None:
     listed = (process(1), process(2))
     encoder = SnapshotEncoder()

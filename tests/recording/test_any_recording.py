@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import pairwise
@@ -16,7 +19,7 @@ from gpumon.recording.csv.csv_log import CsvLog
 from gpumon.recording.csv.recording import CsvRecording, open_log
 from gpumon.recording.history import History
 from gpumon.recording.joined import JoinedRecording
-from gpumon.recording.memory.recording import MemoryRecording
+from gpumon.recording.memory.recording import MOST_BYTES, MemoryRecording
 from gpumon.recording.recording import EventKind
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.known import known
@@ -42,8 +45,8 @@ class Keeper(NamedTuple):
     opened: Callable[[], Recording]
 
 
-def memory(_folder: Path, _stack: ExitStack) -> Keeper:
-    kept = MemoryRecording(full_share=0.05)
+def memory(_folder: Path, _stack: ExitStack, most_bytes: int = MOST_BYTES) -> Keeper:
+    kept = MemoryRecording(0.05, most_bytes)
     return Keeper(lambda sample, _: kept.add(sample), lambda: kept)
 
 
@@ -96,22 +99,25 @@ ALL: dict[str, Kind] = {
     "joined": (joined, ()),
     "joined to an archive that grows": (partial(joined, archived_until=math.inf), ()),
 }
+FULL: dict[str, Kind] = {"memory that is full": (partial(memory, most_bytes=2**16), ())}
 
 
 @pytest.fixture(params=ALL)
 def keeper(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Keeper]:
-    make, sizes = ALL[request.param]
+    make, sizes = {**ALL, **FULL}[request.param]
     for size in sizes:
         monkeypatch.setattr(*size)
     with ExitStack() as stack:
         yield make(tmp_path, stack)
 
 
-def fill(keeper: Keeper, seconds: Iterable[float], *, behind: float = 0.0) -> Recording:
+def fill(
+    keeper: Keeper, seconds: Iterable[float], *, behind: float = 0.0, begin: int = 0
+) -> Recording:
     """Numbered samples of these seconds after noon, by a clock that is so far behind."""
-    for number, second in enumerate(seconds):
+    for number, second in enumerate(seconds, begin):
         used = gpu(memory_used=number * MIB)
         keeper.add(snapshot(NOON + second - behind, used, processes=(process(),)), second)
     return keeper.opened()
@@ -232,3 +238,32 @@ def test_what_was_before_a_clock_was_set_back_moves_with_it(
     assert [number(sample) for sample in found] == [*range(40)] * 2
     started = [known(sample.processes[0].started_at) - NOON for sample in found]
     assert started == pytest.approx([-86400 - moved] * 40 + [-86400] * 40, abs=0.01)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keeper", [*ALL, *FULL], indirect=True)
+def test_it_may_be_asked_while_it_grows(keeper: Keeper) -> None:
+    recording = fill(keeper, range(50))
+    grown = threading.Event()
+
+    def ask() -> None:
+        while not grown.is_set():
+            first, last = known(recording.first), known(recording.last)
+            shown = known(recording.at((first + last) / 2))
+            assert number(shown) == round(shown.time - NOON)
+            times = [sample.time for sample in recording.between(first, last, 20)]
+            assert times == sorted(set(times))
+            assert first <= recording.step(last, -5) <= last
+            assert recording.next_event(last, forward=False) is None
+
+    interval = sys.getswitchinterval()
+    # With Python's own 5 ms the threads hardly ever meet in the middle of a change.
+    sys.setswitchinterval(1e-5)
+    with ThreadPoolExecutor(2) as pool:
+        asking = [pool.submit(ask) for _ in range(2)]
+        try:
+            fill(keeper, range(50, 1000), begin=50)
+        finally:
+            sys.setswitchinterval(interval)
+            grown.set()
+    assert [future.result() for future in asking] == [None, None]

@@ -7,6 +7,7 @@ import math
 import random
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -905,29 +906,24 @@ def test_without_a_present_list_nothing_is_known_of_a_holding(history: History) 
 
 def test_it_can_be_asked_while_it_is_told(history: History) -> None:
     told = threading.Event()
-    failures: list[BaseException] = []
 
     def ask() -> None:
-        try:
-            while not told.is_set():
-                for count in (20, 120, 600):
-                    assert len(utilization(history, 60, count, 60)) == count
-                for field in CHARTED:
-                    gpu_values(history).window(field, HOUR)
-                busy_interval(history)
-                history.process_series(process().id).slope("memory_used", 60)
-        except BaseException as failure:
-            failures.append(failure)
-            raise
+        while not told.is_set():
+            for count in (20, 120, 600):
+                assert len(utilization(history, 60, count, 60)) == count
+            for field in CHARTED:
+                gpu_values(history).window(field, HOUR)
+            busy_interval(history)
+            history.process_series(process().id).slope("memory_used", 60)
 
-    asker = threading.Thread(target=ask)
-    asker.start()
-    for number in range(2000):
-        sampled = gpu(utilization_gpu=number % 100)
-        history.add(snapshot(NOON + number / 10, sampled, processes=(process(number % 50 + 1),)))
-    told.set()
-    asker.join()
-    assert failures == []
+    with ThreadPoolExecutor(1) as pool:
+        asking = pool.submit(ask)
+        for number in range(2000):
+            listed = (process(number % 50 + 1),)
+            sampled = gpu(utilization_gpu=number % 100)
+            history.add(snapshot(NOON + number / 10, sampled, processes=listed))
+        told.set()
+    assert asking.result() is None
 
 
 def test_a_history_of_values_alone_has_the_same_values(history: History) -> None:

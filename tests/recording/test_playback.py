@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 from msgspec.structs import replace
 
 from gpumon.findings import conditions, gpu_state
-from gpumon.findings.groups import users
 from gpumon.makers.demo import DemoSource
 from gpumon.makers.source import SourceError
 from gpumon.model.snapshot import GpuStatus
@@ -21,6 +20,7 @@ from tests.build import NOON, gpu, process, snapshot
 from tests.clock import HandClock
 from tests.known import known
 from tests.recording.deck import Deck, history_of
+from tests.recording.test_as_of import Answers, ask, assert_same
 from tests.recordings import ListTape, WatchedTape
 
 if TYPE_CHECKING:
@@ -35,31 +35,6 @@ PATIENCE = 60.0
 FEW = {1, 2, 3, 5}
 CLOSELY = (range(700), range(3500, 3600), range(4900, 5100), range(6800, 7200))
 """Seconds of the demo in which there is a sample each second; in others there is one in three."""
-
-
-def told(shown: Snapshot, history: History) -> dict[str, object]:
-    """What is said at a moment of all that is said to hold for a time."""
-    idle = {one.id: history.process_idle(one.id) for one in shown.processes}
-    states = [gpu_state(history, card) for card in shown.gpus]
-    return {
-        "states": [(state.kind, state.sentence, state.short) for state in states],
-        "idle": {
-            one: (interval.since, interval.start_observed)
-            for one, interval in idle.items()
-            # The history forgets the shorter ones of hours ago.
-            if interval is not None and interval.seconds >= 10
-        },
-        "users": [(use.user, use.idle_memory, use.gpus) for use in users(shown, history)],
-        "graphs": [
-            history.gpu_series(card.uuid).buckets(field, 60, 20)
-            for card in shown.gpus
-            for field in ("utilization_gpu", "memory_used")
-        ],
-    }
-
-
-def gpu_hours(shown: Snapshot, history: History) -> dict[str | None, float]:
-    return {use.user: (use.gpu_seconds or 0.0) / 3600 for use in users(shown, history)}
 
 
 @functools.cache
@@ -90,14 +65,14 @@ MOMENTS = tuple(NOON + second for second in (-1800.0, 0.0, 47.0, 600.0, 3599.0, 
 
 
 @functools.cache
-def watched() -> tuple[History, dict[float, tuple[dict[str, object], dict[str | None, float]]]]:
+def watched() -> tuple[History, dict[float, Answers]]:
     """The history of the demo, and what was said at some of its moments when they were now."""
     history = History(conditions())
     found = {}
     for shown in demo():
         history.add(shown)
         if shown.time in MOMENTS:
-            found[shown.time] = told(shown, history), gpu_hours(shown, history)
+            found[shown.time] = ask(history, shown)
     return history, found
 
 
@@ -116,28 +91,30 @@ def deck() -> Deck:
     return Deck(demo_tape(), demo_history())
 
 
+def gaps(answers: Answers) -> list[list[bool]]:
+    """Where the charts of three seconds a bucket have no value."""
+    return [[value is None for value in chart] for chart in answers.charts[2::3]]
+
+
 @pytest.mark.slow
 def test_a_moment_is_as_it_was_when_it_was_now_wherever_one_comes_from(deck: Deck) -> None:
     for place in (6, 0, 3, 2, 5):
         shown, history = deck.go(MOMENTS[place])
         assert shown.time == MOMENTS[place]
-        now, then = told(shown, history), dict(watched()[1][shown.time][0])
-        graphs, graphs_then = (cast("Graphs", one.pop("graphs")) for one in (now, then))
-        assert now == then
-        if demo_history().now - shown.time <= HOUR:
-            assert graphs == graphs_then
-        else:
-            # Of more than an hour ago there are only tens of seconds.
-            assert [[one is None for one in graph] for graph in graphs] == [
-                [one is None for one in graph] for graph in graphs_then
-            ]
+        now, then = ask(history, shown), watched()[1][shown.time]
+        # Of more than an hour ago there are only tens of seconds.
+        assert_same(
+            now._replace(hours=then.hours), then, charts=demo_history().now - shown.time <= HOUR
+        )
+        assert gaps(now) == gaps(then)
 
 
 @pytest.mark.slow
 def test_the_hours_of_users_are_known_closely(deck: Deck) -> None:
     for moment in MOMENTS[4:]:
-        hours = gpu_hours(*deck.go(moment))
-        assert hours == pytest.approx(watched()[1][moment][1], rel=0.01, abs=0.01)
+        shown, history = deck.go(moment)
+        hours = ask(history, shown).hours
+        assert hours == pytest.approx(watched()[1][moment].hours, rel=0.01, abs=36)
 
 
 def play(deck: Deck, begin: float, speed: float) -> None:
@@ -157,7 +134,8 @@ def test_a_moment_reached_by_playing_is_the_same(deck: Deck, speed: float) -> No
     deck.player.source.pause()
     shown, history = deck.settle()
     assert shown.time == moment
-    assert told(shown, history) == watched()[1][moment][0]
+    then = watched()[1][moment]
+    assert_same(ask(history, shown)._replace(hours=then.hours), then)
 
 
 @pytest.mark.slow

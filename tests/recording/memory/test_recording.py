@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import random
-import sys
-import threading
 import tracemalloc
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
@@ -326,48 +324,3 @@ def test_where_much_changes_older_times_are_given_up_first() -> None:
     times = [one.time for one in everything(tape)]
     assert times[0] > NOON
     assert NOON + 58 in times
-
-
-@pytest.mark.slow
-def test_one_may_fill_it_while_others_ask() -> None:
-    given = [changing(number) for number in range(4000)]
-    tape = filled(given[:100], most_bytes=2**18)
-    failures: list[str] = []
-    full = threading.Event()
-
-    def ask() -> None:
-        while not full.is_set():
-            first, last = known(tape.first), known(tape.last)
-            shown = known(tape.at((first + last) / 2))
-            if shown != given[round(shown.time - NOON)]:
-                failures.append(f"at {shown.time}")
-            times = [one.time for one in tape.between(first, last, 20)]
-            if times != sorted(set(times)):
-                failures.append(f"between {times}")
-            if not first <= tape.step(last, -5) <= last:
-                failures.append("step")
-            if tape.next_event(last, forward=False) is not None:
-                failures.append("mark")
-
-    def guarded() -> None:
-        try:
-            ask()
-        except Exception as bug:  # noqa: BLE001 - told by the thread that waits
-            failures.append(repr(bug))
-
-    asking = [threading.Thread(target=guarded) for _ in range(2)]
-    interval = sys.getswitchinterval()
-    # With Python's own 5 ms the threads hardly ever meet in the middle of a change.
-    sys.setswitchinterval(1e-5)
-    for thread in asking:
-        thread.start()
-    try:
-        for one in given[100:]:
-            tape.add(one)
-    finally:
-        sys.setswitchinterval(interval)
-        full.set()
-        for thread in asking:
-            thread.join()
-    assert failures == []
-    assert len(everything(tape)) < len(given), "some were given up meanwhile"

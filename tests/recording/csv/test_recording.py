@@ -528,26 +528,6 @@ def test_closing_ends_the_thread_and_closes_every_file(tmp_path: Path) -> None:
     assert "gpumon-log" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_several_threads_may_ask_at_once(tmp_path: Path) -> None:
-    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(100)])
-    wrong: list[object] = []
-
-    def ask(start: int) -> None:
-        for number in range(100):
-            second = (start + 37 * number) % 100
-            read = tape.at(NOON + second)
-            if read is None or read.gpus[0].utilization_gpu != second:
-                wrong.append((second, read))
-
-    with opened(path) as tape:
-        threads = [threading.Thread(target=ask, args=(start,)) for start in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert wrong == []
-
-
 # What is no log
 
 

@@ -261,20 +261,6 @@ def test_a_log_that_is_being_written_grows_and_a_torn_end_waits(tmp_path: Path) 
     assert len(newest.gpus) == 2
 
 
-def test_a_log_that_is_rotated_while_it_is_open_goes_on(tmp_path: Path) -> None:
-    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(5)])
-    with opened(path) as tape:
-        assert tape.last == NOON + 4
-        for number in range(1, 3):
-            path.rename(tmp_path / f"run.part{number:04}.csv")
-            lists = tmp_path / "run.processes.csv"
-            lists.rename(tmp_path / f"run.part{number:04}.processes.csv")
-            assert tape.last == NOON + 10 * number - 6
-            write_log(path, [busy(10 * number + second) for second in range(5)])
-            assert tape.last == NOON + 10 * number + 4
-        assert len(times_of(tape)) == 15
-
-
 # What became of the files
 
 
@@ -323,15 +309,6 @@ def test_a_packed_file_that_breaks_off_is_read_as_far_as_it_goes(tmp_path: Path)
         assert tape.first == NOON
         assert tape.last is not None
         assert NOON + 10 < tape.last < NOON + 299
-
-
-def test_more_parts_than_may_be_open_are_one_tape(tmp_path: Path) -> None:
-    for part in range(40):
-        write_log(tmp_path / f"run.part{part + 1:04}.csv", [busy(10 * part), busy(10 * part + 1)])
-    write_log(tmp_path / "run.csv", [busy(400)])
-    with opened(tmp_path / "run.csv") as tape:
-        assert len(times_of(tape)) == 81
-        assert ms(tape.step(NOON + 400, -80)) == NOON
 
 
 @pytest.mark.usefixtures("small_chunks")

@@ -102,7 +102,12 @@ def size(history: History) -> int:
 # Charts
 
 
-SUSPENDED: dict[float, list[int | None]] = {0: [40] * 20, 60: [60] * 20}
+Fed: TypeAlias = "dict[float, Sequence[int | None]]"
+"""Values by the second after noon from which on they come."""
+UNKNOWN: Fed = {0: [80, None, 80]}
+LATE: Fed = {0: [50] * 4, 24.9: [50], 25: [50] * 3}
+SUSPENDED: Fed = {0: [40] * 20, 60: [60] * 20}
+NO_NEWS: Fed = {0: [30] * 10}
 
 
 @pytest.mark.parametrize(
@@ -111,18 +116,10 @@ SUSPENDED: dict[float, list[int | None]] = {0: [40] * 20, 60: [60] * 20}
         pytest.param({}, 1, (60, 3, 0), [None] * 3, id="a GPU never seen"),
         pytest.param({0: [10]}, 1, (60, 3), [None, None, 10], id="before the first sample"),
         pytest.param({0: range(0, 70, 10)}, 1, (9, 3), [10, 40, 60], id="means, the last is live"),
-        pytest.param({0: [80, None, 80]}, 1, (3, 3), [80, None, 80], id="unknown"),
-        pytest.param(
-            {0: [80, None, 80]}, 1, (3, 6, 2.5), [80, 80, None, None, 80, 80], id="unknown, closely"
-        ),
         pytest.param({0: [10, 20], 0.5: [30]}, 1, (2, 2), [10, 25], id="a small step back"),
-        pytest.param(
-            {0: [50] * 4, 24.9: [50], 25: [50] * 3},
-            5,
-            (36, 36, 35.5),
-            [50] * 36,
-            id="a late sample",
-        ),
+        pytest.param(UNKNOWN, 1, (3, 3), [80, None, 80], id="unknown"),
+        pytest.param(UNKNOWN, 1, (3, 6, 2.5), [80, 80, None, None, 80, 80], id="unknown, closely"),
+        pytest.param(LATE, 5, (36, 36, 35.5), [50] * 36, id="a late sample"),
         # The sample of second 19 stands until the next is late, at 21.5.
         pytest.param(SUSPENDED, 1, (80, 8), [*[40] * 3, *[None] * 3, 60, 60], id="a suspend"),
         pytest.param(
@@ -135,22 +132,14 @@ SUSPENDED: dict[float, list[int | None]] = {0: [40] * 20, 60: [60] * 20}
         pytest.param(
             {0: [0, *[50] * 60], 7200: [50] * 5}, 1, (7200, 4), [*[None] * 3, 50], id="set forward"
         ),
-        pytest.param(
-            {0: [30] * 10}, 1, (20, 40, 19.5), [30] * 23 + [None] * 17, id="nothing new, closely"
-        ),
-        pytest.param({0: [30] * 10}, 1, (20, 20, 19.5), [30] * 12 + [None] * 8, id="nothing new"),
+        pytest.param(NO_NEWS, 1, (20, 20, 19.5), [30] * 12 + [None] * 8, id="no news"),
+        pytest.param(NO_NEWS, 1, (20, 40, 19.5), [30] * 23 + [None] * 17, id="no news, closely"),
         # From 14:00 two days later back to midnight, in halves of days.
-        pytest.param(
-            {0: [30] * 1500}, 120, (72 * HOUR, 6), [None] * 3 + [30] * 3, id="more than a day ago"
-        ),
+        pytest.param({0: [30] * 1500}, 120, (72 * HOUR, 6), [None] * 3 + [30] * 3, id="a day ago"),
     ],
 )
 def test_a_chart_draws_what_was_measured_and_nothing_else(
-    history: History,
-    fed: dict[float, Sequence[int | None]],
-    step: float,
-    asked: tuple[float, int],
-    drawn: list[float | None],
+    history: History, fed: Fed, step: float, asked: tuple[float, int], drawn: list[float | None]
 ) -> None:
     for start, values in fed.items():
         feed(history, *values, start=start, step=step)
@@ -637,24 +626,22 @@ def test_each_gpu_has_its_own_intervals(history: History) -> None:
     assert found == [None, Interval(NOON, NOON + 2, start_observed=False, samples=3), None]
 
 
+def on_two_gpus(first: int | None, second: int | None) -> GpuProcess:
+    """A process with this SM use on each of two GPUs."""
+    uses = process(sm=first).uses + process(sm=second, gpus=(1,)).uses
+    return replace(process(), uses=uses)
+
+
 @pytest.mark.parametrize(
     ("one", "is_idle"),
     [
-        pytest.param(process(gpus=(0, 1)), True, id="on several GPUs"),
+        pytest.param(on_two_gpus(0, 0), True, id="on several GPUs"),
+        pytest.param(on_two_gpus(0, None), False, id="one unknown"),
+        pytest.param(on_two_gpus(None, 3), False, id="one at work"),
         pytest.param(process(sm=None), False, id="SM unknown"),
         pytest.param(process(memory_used=None), False, id="memory unknown"),
         pytest.param(process(memory_used=0), False, id="no memory"),
         pytest.param(process(type_="G"), False, id="draws"),
-        pytest.param(
-            replace(process(), uses=process(sm=0).uses + process(sm=None, gpus=(1,)).uses),
-            False,
-            id="one unknown",
-        ),
-        pytest.param(
-            replace(process(), uses=process(sm=None).uses + process(sm=3, gpus=(1,)).uses),
-            False,
-            id="one at work",
-        ),
     ],
 )
 def test_a_process_is_idle_only_if_all_of_it_is_known_to_be(

@@ -21,6 +21,7 @@ from gpumon.recording.joined import JoinedRecording
 from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.playback import Player
 from tests.build import NOON
+from tests.known import known
 from tests.recording.archive.archives import (
     archived,
     demo_samples,
@@ -196,23 +197,17 @@ def test_the_name_of_a_machine_never_leads_out(
     assert folder.resolve().parent == (tmp_path / "gpumon/history").resolve()
 
 
-def test_a_folder_of_the_configuration_may_begin_with_a_tilde(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("named", "folder"), [("~/history", "home/history"), ("../kept", "config/kept")]
+)
+def test_a_folder_of_the_configuration_is_below_that_of_the_user_or_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, folder: str
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    archived(own_place("ada", "~/history").folder, DEMO[:10])
-    assert found_in("ada", "~/history") == tmp_path / "history"
-
-
-def test_a_relative_folder_is_below_that_of_the_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.chdir(tmp_path)
-    folder = archived(own_place("ada", "../kept").folder, DEMO[:10])
-    assert folder.resolve() == tmp_path / "config/kept"
     monkeypatch.chdir("/")
-    assert find_archive("ada", "../kept").archive is not None
+    archived(own_place("ada", named).folder, DEMO[:10])
+    assert known(found_in("ada", named)).resolve() == tmp_path / folder
 
 
 def test_a_service_keeps_it_in_its_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:

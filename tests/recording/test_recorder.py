@@ -104,58 +104,53 @@ def test_a_snapshot_without_cards_is_no_row_and_no_loss(bench: Bench) -> None:
     assert len(rows(bench.path)) == 1
 
 
-def test_a_list_is_written_when_a_process_comes_or_goes_and_every_four_seconds(
-    bench: Bench,
-) -> None:
-    ann, bo = process(1), process(2, user="bo")
-    lists = {0: (ann,), 1: (ann,), 2: (ann, bo), 3: (ann, bo), 4: (ann,), 5: (), 6: (ann,)}
-    for second in range(20):
-        bench.at(second, snapshot(processes=lists.get(second, (ann,))))
-
-    cards = {row["elapsed [s]"]: row["timestamp"] for row in rows(bench.path)}
-    written = rows(bench.processes_path)
-    assert [(row["elapsed [s]"], row["pid"]) for row in written] == [
-        ("0.0", "1"),
-        ("2.0", "1"),
-        ("2.0", "2"),
-        ("4.0", "1"),
-        ("6.0", "1"),
-        ("10.0", "1"),
-        ("14.0", "1"),
-        ("18.0", "1"),
-    ]
-    assert all(cards[row["elapsed [s]"]] == row["timestamp"] for row in written)
-
-
-UNPLACED = process(1)
-PLACED = replace(UNPLACED, place=Workload(tmux="train"))
+ANN, BO = [process(1)], process(2, user="bo")
+PLACED = [replace(ANN[0], place=Workload(tmux="train"))]
 SIZES = [GIB, GIB + 63 * MIB, GIB + 64 * MIB, GIB + MIB, GIB, None, GIB]
 
 
 @pytest.mark.parametrize(
-    ("seen", "column", "written"),
+    ("lists", "step", "column", "written"),
     [
         pytest.param(
-            [UNPLACED, UNPLACED, PLACED, PLACED],
-            "tmux",
-            ["", "train"],
-            id="where a process runs is found out",
+            [ANN, ANN, [*ANN, BO], [*ANN, BO], ANN, [], *[ANN] * 14],
+            1,
+            "pid",
+            {0: ["1"], 2: ["1", "2"], 4: ["1"], 6: ["1"], 10: ["1"], 14: ["1"], 18: ["1"]},
+            id="a process comes or goes, and every four seconds",
         ),
         pytest.param(
-            [process(memory_used=size) for size in SIZES],
+            [ANN, ANN, PLACED, PLACED],
+            1,
+            "tmux",
+            {0: [""], 2: ["train"]},
+            id="it is found out where a process runs",
+        ),
+        pytest.param(
+            [[process(memory_used=size)] for size in SIZES],
+            0.1,
             "used_gpu_memory [MiB]",
-            ["1024.0", "1088.0", "1024.0", "", "1024.0"],
+            {0: ["1024.0"], 0.2: ["1088.0"], 0.4: ["1024.0"], 0.5: [""], 0.6: ["1024.0"]},
             id="memory moves far",
         ),
     ],
 )
-def test_a_list_is_written_when_a_process_changes(
-    bench: Bench, seen: list[GpuProcess], column: str, written: list[str]
+def test_a_list_is_written_when_processes_have_changed(
+    bench: Bench,
+    lists: list[list[GpuProcess]],
+    step: float,
+    column: str,
+    written: dict[float, list[str]],
 ) -> None:
-    for tenth, listed in enumerate(seen):
-        bench.at(tenth / 10, snapshot(processes=(listed,)))
+    for number, listed in enumerate(lists):
+        bench.at(number * step, snapshot(processes=tuple(listed)))
 
-    assert [row[column] for row in rows(bench.processes_path)] == written
+    gpus = {row["elapsed [s]"]: row["timestamp"] for row in rows(bench.path)}
+    found: dict[float, list[str]] = {}
+    for row in rows(bench.processes_path):
+        found.setdefault(float(row["elapsed [s]"]), []).append(row[column])
+        assert gpus[row["elapsed [s]"]] == row["timestamp"]
+    assert found == written
 
 
 def test_processes_can_be_those_of_one_user_and_the_cards_are_all_there(tmp_path: Path) -> None:

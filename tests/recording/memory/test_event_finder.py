@@ -65,6 +65,7 @@ def test_a_number_that_was_reused_is_another_process() -> None:
 
 LISTED = snapshot(NOON, processes=(python(),))
 NEVER_LISTED = snapshot(NOON + 1, processes_at=None)
+UNREACHABLE = replace(snapshot(NOON + 1), gpus=(), trouble=Trouble("No.", "Wait."))
 
 
 @pytest.mark.parametrize(
@@ -78,11 +79,7 @@ NEVER_LISTED = snapshot(NOON + 1, processes_at=None)
         pytest.param(LISTED, snapshot(NOON + 1, processes_at=NOON), id="the list is the same"),
         pytest.param(LISTED, NEVER_LISTED, id="one list was never read"),
         pytest.param(snapshot(NOON), NEVER_LISTED, id="one list was never read, nobody is there"),
-        pytest.param(
-            LISTED,
-            Snapshot(NOON + 1, LISTED.host, processes_at=NOON + 1, trouble=Trouble("No.", "Wait.")),
-            id="the driver cannot be reached",
-        ),
+        pytest.param(LISTED, UNREACHABLE, id="the driver cannot be reached"),
     ],
 )
 def test_nobody_came_or_went_if_that_is_unknown(one: Snapshot, other: Snapshot) -> None:
@@ -110,7 +107,7 @@ def test_nobody_came_to_or_went_from_a_card_whose_list_is_unknown(card: Gpu) -> 
 XID_79 = gpu(xid=79, xid_at=NOON)
 LOST = gpu(status=GpuStatus.LOST)
 WAITING = gpu(status=GpuStatus.RESET_REQUIRED)
-TO_RESET = gpu(recovery_action="Reset")
+NO_ACTION, TO_RESET = gpu(recovery_action="None"), gpu(recovery_action="Reset")
 HOT, BRAKED = gpu(clock_event_reasons=0x40), gpu(clock_event_reasons=0x48)
 ROOMY, FULL = gpu(memory_free=4 * GIB), gpu(memory_free=4 * GIB - 1)
 
@@ -124,12 +121,7 @@ ROOMY, FULL = gpu(memory_free=4 * GIB), gpu(memory_free=4 * GIB - 1)
         (gpu(), LOST, EventKind.ERROR, "is lost"),
         (LOST, WAITING, EventKind.ERROR, "requires reset"),
         (gpu(), TO_RESET, EventKind.ERROR, "requests the recovery action: Reset"),
-        (
-            gpu(recovery_action="None"),
-            TO_RESET,
-            EventKind.ERROR,
-            "requests the recovery action: Reset",
-        ),
+        (NO_ACTION, TO_RESET, EventKind.ERROR, "requests the recovery action: Reset"),
         (ROOMY, FULL, EventKind.FULL, "memory full: 4.0 of 80.0 GiB free"),
     ],
 )
@@ -149,13 +141,12 @@ def test_what_begins_on_a_gpu_is_an_event(
         pytest.param(LOST, gpu(), id="back after it was lost"),
         pytest.param(WAITING, gpu(), id="back after a reset"),
         pytest.param(TO_RESET, TO_RESET, id="still to be reset"),
-        pytest.param(TO_RESET, gpu(recovery_action="None"), id="no more to be reset"),
+        pytest.param(TO_RESET, NO_ACTION, id="no more to be reset"),
         pytest.param(HOT, BRAKED, id="another reason to be throttled"),
         pytest.param(FULL, FULL, id="still full"),
         pytest.param(FULL, ROOMY, id="no more full"),
         pytest.param(
-            replace(ROOMY, memory_unified=True),
-            replace(FULL, memory_unified=True),
+            *(replace(each, memory_unified=True) for each in (ROOMY, FULL)),
             id="full memory that is the machine's",
         ),
     ],

@@ -9,7 +9,7 @@ from gpumon.recording.memory.ordering import evenly, event_beside, events_from_t
 from gpumon.recording.recording import WholeRecording
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.recording import Event
@@ -67,3 +67,32 @@ class ListTape(WholeRecording):
 
     def next_event(self, time: float, *, forward: bool) -> Event | None:
         return event_beside(self._marks, time, forward=forward)
+
+
+class WatchedTape(ListTape):
+    """A tape of which a test decides what happens before it answers.
+
+    Attributes:
+        before: What is called before, by the name of the method or property.
+    """
+
+    def __init__(self, snapshots: Iterable[Snapshot] = ()) -> None:
+        super().__init__(snapshots)
+        self.before: dict[str, Callable[[], object]] = {}
+
+    def _asked(self, name: str) -> None:
+        if name in self.before:
+            self.before[name]()
+
+    @property
+    def last(self) -> float | None:
+        self._asked("last")
+        return super().last
+
+    def at(self, time: float) -> Snapshot | None:
+        self._asked("at")
+        return super().at(time)
+
+    def step(self, time: float, samples: int) -> float:
+        self._asked("step")
+        return super().step(time, samples)

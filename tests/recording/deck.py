@@ -1,18 +1,30 @@
-"""A player in the hands of a test."""
+"""A player, and a history, in the hands of a test."""
 
 from __future__ import annotations
 
 import weakref
 from typing import TYPE_CHECKING
 
+from gpumon.findings import conditions
+from gpumon.recording.history import History
 from gpumon.recording.playback import Player
 from tests.clock import ThreadedClock
+from tests.known import known
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.history import History
     from gpumon.recording.recording import Recording
+
+
+def history_of(snapshots: Iterable[Snapshot]) -> History:
+    """The history of these snapshots, as a running gpumon has it."""
+    history = History(conditions())
+    for snapshot in snapshots:
+        history.add(snapshot)
+    return history
 
 
 class Deck:
@@ -47,6 +59,4 @@ class Deck:
         self.sample()
         while not self.player.settled:
             self.sample()
-        moment = self.player.moment
-        assert moment is not None
-        return moment
+        return known(self.player.moment)

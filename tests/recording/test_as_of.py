@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -18,11 +19,12 @@ from gpumon.model.snapshot import GpuStatus
 from gpumon.recording.history import Condition, History, HistoryView
 from gpumon.recording.memory.recording import MemoryRecording
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.known import known
 from tests.recording.csv.reading import opened, wait_until, write_log
-from tests.recording.deck import Deck
+from tests.recording.deck import Deck, history_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from gpumon.model.processes import GpuProcess, ProcessId
     from gpumon.model.snapshot import Gpu, Snapshot
@@ -226,8 +228,8 @@ def test_unknown_values_in_an_absence_change_no_answer_about_a_past_moment(
     phases: list[Phase] = [(147, 0, 0, 40, "", 0, None, 0), (40, 0, 0x40, 40, "", 0, None, 0)]
     for samples in unknown_after:
         phases += [(samples, 0, 0, 40, "", 0, None, 0), (1, 0, None, 40, "", 0, None, 0)]
-    seen = course([*phases, (60, 0, 0, 40, "", 0, None, 0)], 0.1)
     history = History(CONDITIONS)
+    seen = course([*phases, (60, 0, 0, 40, "", 0, None, 0)], 0.1)
     answers = []
     for shown in seen:
         history.add(shown)
@@ -268,20 +270,15 @@ def assert_agreement(seen: list[Snapshot], places: set[int]) -> None:
 
 def test_who_ended_long_ago_is_known_to_have_rested_as_of_then() -> None:
     """Half an hour after it ended, when nothing else is kept of it."""
-    history = History(CONDITIONS)
     seen = [
         snapshot(NOON + second, processes=(process(),) if second < 300 else ())
         for second in range(2100)
     ]
-    for shown in seen:
-        history.add(shown)
+    history = history_of(seen)
     then = history.as_of(seen[299])
-    idle = then.process_idle(process().id)
-    holding = then.holding(seen[299].gpus[0])
-    assert idle is not None
+    idle = known(then.process_idle(process().id))
     assert (idle.since, idle.last, idle.samples) == (NOON, NOON + 299, 300)
-    assert holding is not None
-    assert holding.owner_since == NOON
+    assert known(then.holding(seen[299].gpus[0])).owner_since == NOON
     assert then.gpu_seconds("ann") == 299.0
     assert isinstance(then, HistoryView)
     assert then.lacks_values()
@@ -291,7 +288,6 @@ def test_who_ended_long_ago_is_known_to_have_rested_as_of_then() -> None:
 @pytest.mark.slow
 def test_of_what_comes_and_goes_all_day_the_longest_and_the_newest_are_kept() -> None:
     """A card that rests for three seconds of four; and once, early, for a minute."""
-    history = History(CONDITIONS)
     seen = [
         snapshot(
             NOON + second,
@@ -300,90 +296,78 @@ def test_of_what_comes_and_goes_all_day_the_longest_and_the_newest_are_kept() ->
         )
         for second in range(7200)
     ]
-    for shown in seen:
-        history.add(shown)
+    history = history_of(seen)
     for second, since in ((159, 97), (7198, 7197)):
-        interval = history.as_of(seen[second]).interval("GPU-0", "idle")
-        assert interval is not None
+        interval = known(history.as_of(seen[second]).interval("GPU-0", "idle"))
         assert interval.since == NOON + since
 
 
 @pytest.mark.slow
 def test_values_of_hours_ago_are_told_in_tens_of_seconds() -> None:
-    history = History(CONDITIONS)
     seen = [snapshot(NOON + second, gpu(utilization_gpu=second // 100)) for second in range(9000)]
-    for shown in seen:
-        history.add(shown)
-    then = history.as_of(seen[1995])
+    then = history_of(seen).as_of(seen[1995])
     told = then.gpu_series("GPU-0").buckets("utilization_gpu", 600, 200, then.now)
     assert told == [(1398 + 3 * place) // 10 * 10 // 100 for place in range(200)]
 
 
 def test_a_moment_that_is_held_stays_what_it_is_while_the_clock_is_set_back() -> None:
-    history = History(CONDITIONS)
-    for second in range(100):
-        shown = snapshot(NOON + second, processes=(process(),))
-        history.add(shown)
-    held = history.as_of(shown)
+    seen = [snapshot(NOON + second, processes=(process(),)) for second in range(100)]
+    history = history_of(seen)
+    held = history.as_of(seen[-1])
 
-    def told() -> tuple[object, ...]:
-        interval = held.interval("GPU-0", "idle")
-        idle = held.process_idle(process().id)
-        assert interval is not None
-        assert idle is not None
-        hours = held.gpu_seconds("ann")
-        return (
-            interval.seconds,
-            held.now - interval.since,
-            idle.seconds,
-            held.now - idle.since,
-            hours,
-        )
+    def told() -> list[float]:
+        spells = held.interval("GPU-0", "idle"), held.process_idle(process().id)
+        seconds = [(known(spell).seconds, held.now - known(spell).since) for spell in spells]
+        return [*seconds[0], *seconds[1], known(held.gpu_seconds("ann"))]
 
     before = told()
     for second in range(100):
         history.add(snapshot(NOON - 3600 + second, gpu(utilization_gpu=50)))
-    assert told() == before == (99, 99, 99, 99, 99)
+    assert told() == before == [99] * 5
 
 
-@pytest.mark.parametrize("status", [GpuStatus.OK, GpuStatus.LOST])
-def test_no_state_is_made_of_values_that_are_repeated(status: GpuStatus) -> None:
-    """For 30 s a GPU's values are repeated, or it does not respond."""
-    history = History(CONDITIONS)
-    seen, answers = [], []
-    for second in range(60):
-        card = gpu(
-            sampled_at=NOON + min(second, 30), status=status if second > 30 else GpuStatus.OK
-        )
-        seen.append(snapshot(NOON + second, card, processes=(process(),)))
-        history.add(seen[-1])
-        answers.append(ask(history, seen[-1]).spells)
-    assert answers[35]["GPU-0", "idle"] is not None
-    assert answers[45]["GPU-0", "idle"] is None
-    assert [ask(history.as_of(shown), shown).spells for shown in seen] == answers
+def old_values(second: int, status: GpuStatus = GpuStatus.OK) -> Snapshot:
+    """From 30 s on a GPU's values are repeated."""
+    card = gpu(sampled_at=NOON + min(second, 30), status=status if second > 30 else GpuStatus.OK)
+    return snapshot(NOON + second, card, processes=(process(),))
 
 
-def test_no_process_is_idle_by_a_list_of_long_ago() -> None:
-    history = History(CONDITIONS)
-    seen, answers = [], []
-    for second in range(60):
-        listed_at = NOON + min(second, 30)
-        seen.append(snapshot(NOON + second, processes=(process(),), processes_at=listed_at))
-        history.add(seen[-1])
-        answers.append(ask(history, seen[-1]).idle)
-    assert answers[35][process().id] is not None
-    assert answers[45][process().id] is None
-    assert [ask(history.as_of(shown), shown).idle for shown in seen] == answers
+def old_list(second: int) -> Snapshot:
+    """From 30 s on a process list is repeated."""
+    return snapshot(NOON + second, processes=(process(),), processes_at=NOON + min(second, 30))
+
+
+@pytest.mark.parametrize(
+    ("answer", "of", "sample"),
+    [
+        pytest.param("spells", ("GPU-0", "idle"), old_values, id="values"),
+        pytest.param(
+            "spells",
+            ("GPU-0", "idle"),
+            partial(old_values, status=GpuStatus.LOST),
+            id="values of a lost GPU",
+        ),
+        pytest.param("idle", process().id, old_list, id="list"),
+    ],
+)
+def test_nothing_is_idle_by_what_is_repeated_for_long(
+    answer: str, of: object, sample: Callable[[int], Snapshot]
+) -> None:
+    history, seen, then = History(CONDITIONS), [*map(sample, range(60))], []
+    for shown in seen:
+        history.add(shown)
+        then.append(getattr(ask(history, shown), answer))
+    assert then[35][of] is not None
+    assert then[45][of] is None
+    assert [getattr(ask(history.as_of(shown), shown), answer) for shown in seen] == then
 
 
 def test_a_gap_that_came_later_is_none_of_the_past() -> None:
-    history = History(CONDITIONS)
     seen = [
         snapshot(NOON + second, gpu(clock_event_reasons=None if second == 50 else 0))
         for second in range(60)
     ]
-    for shown in seen:
-        history.add(shown)
-    assert history.had_gap("GPU-0", "SW power cap", HOUR)
-    assert history.as_of(seen[55]).had_gap("GPU-0", "SW power cap", HOUR)
-    assert not history.as_of(seen[40]).had_gap("GPU-0", "SW power cap", HOUR)
+    history = history_of(seen)
+    moments = history, history.as_of(seen[55]), history.as_of(seen[40])
+    had_gap = [moment.had_gap("GPU-0", "SW power cap", HOUR) for moment in moments]
+    assert had_gap == [True, True, False]

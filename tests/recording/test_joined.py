@@ -21,7 +21,14 @@ from gpumon.recording.joined import JoinedRecording
 from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.playback import Player
 from tests.build import NOON
-from tests.recording.archive.archives import archived, demo_samples, segments, states
+from tests.known import known
+from tests.recording.archive.archives import (
+    archived,
+    demo_samples,
+    intervals,
+    segments,
+    states,
+)
 from tests.recording.deck import Deck
 
 if TYPE_CHECKING:
@@ -46,74 +53,67 @@ def joined(recent: MemoryRecording, find: Callable[[], FoundArchive]) -> JoinedR
     return JoinedRecording(recent, find, states, patience=60.0)
 
 
-@pytest.fixture(params=[BORDER, 130])
-def recording(tmp_path: Path, request: pytest.FixtureRequest) -> JoinedRecording:
-    """The archive ends where memory begins, or goes on to be written."""
-    folder = archived(tmp_path, DEMO[: request.param])
-    return joined(memory(DEMO[BORDER:]), lambda: FoundArchive(Archive(folder)))
-
-
-def test_each_moment_is_there_once(recording: JoinedRecording) -> None:
-    assert (recording.first, recording.last) == (DEMO[0].time, DEMO[-1].time)
-    assert [recording.at(sample.time + 0.5) for sample in DEMO] == list(DEMO)
-    assert list(recording.between(0, NOON * 2, 10_000)) == list(DEMO)
-    assert [sample.time for sample in recording.between(DEMO[90].time, DEMO[110].time, 1000)] == [
-        sample.time for sample in DEMO[90:111]
-    ]
-
-
-def test_steps_lead_across_the_border(recording: JoinedRecording) -> None:
-    times = [sample.time for sample in DEMO]
-    for here in (0, 50, BORDER - 1, BORDER, BORDER + 1, 149):
-        for step in (-60, -3, -2, -1, 0, 1):
-            there = min(max(0, here + step), 149)
-            assert recording.step(times[here], step) == times[there], (here, step)
+@pytest.fixture
+def recording(tmp_path: Path) -> JoinedRecording:
+    """An archive that ends where memory begins, and that memory."""
+    archive = Archive(archived(tmp_path / "history", DEMO[:BORDER]), refresh_seconds=0.0)
+    return joined(memory(DEMO[BORDER:]), lambda: FoundArchive(archive))
 
 
 def test_its_origin_is_said(recording: JoinedRecording, tmp_path: Path) -> None:
     _ = recording.first
     assert recording.origin(DEMO[BORDER].time) == ""
-    assert recording.origin(DEMO[BORDER - 1].time) == f"history in {tmp_path}"
+    assert recording.origin(DEMO[BORDER - 1].time) == f"history in {tmp_path / 'history'}"
     assert not recording.gaps
 
 
-@pytest.mark.parametrize("what", ["files", "folder"])
-def test_it_begins_where_memory_does_once_the_archive_is_gone(tmp_path: Path, what: str) -> None:
-    folder = archived(tmp_path / "history", DEMO[:BORDER])
-    archive = Archive(folder, refresh_seconds=0.0)
-    recording = joined(memory(DEMO[BORDER:]), lambda: FoundArchive(archive))
-    before = recording.at(DEMO[50].time)
-    assert before == DEMO[50]
-    if what == "folder":
-        folder.rename(tmp_path / "elsewhere")
-    else:
-        for file in segments(folder):
-            file.unlink()
+def empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("remove", "beginning"),
+    [(empty, ""), (shutil.rmtree, "{} cannot be read: No such file or directory.")],
+    ids=["files", "folder"],
+)
+def test_it_begins_where_memory_does_once_the_archive_is_gone(
+    tmp_path: Path,
+    recording: JoinedRecording,
+    remove: Callable[[Path], None],
+    beginning: str,
+) -> None:
+    player = Player(recording, states())
+    player.source.open()
+    player.source.seek(DEMO[50].time)
+    before = player.source.sample()
+    assert before.time == DEMO[50].time
+    remove(tmp_path / "history")
     # It raises nothing.
     recording.history_of(before)
+    player.source.seek(DEMO[10].time)
+    assert player.source.sample().time == DEMO[BORDER].time
+    assert player.source.to_event(forward=False) is None
     assert recording.at(DEMO[50].time) == DEMO[BORDER]
-    assert recording.first == DEMO[BORDER].time
+    assert list(recording.between(0, NOON * 2, 1000)) == list(DEMO[BORDER:])
+    assert recording.step(DEMO[BORDER].time, -5) == recording.first == DEMO[BORDER].time
+    assert recording.gaps == ()
+    assert recording.beginning == beginning.format(tmp_path / "history")
 
 
-def test_a_gap_before_the_start_is_known(tmp_path: Path) -> None:
-    folder = archived(tmp_path, DEMO[:30])
-    later = [replace(sample, time=sample.time + 3600) for sample in DEMO[100:]]
-    recording = joined(memory(later), lambda: FoundArchive(Archive(folder)))
-    _ = recording.first
-    assert recording.gaps == [(DEMO[29].time, later[0].time)]
-    assert recording.step(DEMO[29].time, 1) == later[0].time
+LATER = [replace(sample, time=sample.time + 3600) for sample in DEMO[BORDER:]]
 
 
-def test_a_gap_that_ends_after_the_start_is_known(tmp_path: Path) -> None:
-    """The history goes on to be kept a moment after the dashboard was started."""
+@pytest.mark.parametrize("kept", [[], LATER[5:]], ids=["no more", "from a moment later on"])
+def test_a_gap_before_the_start_is_known(tmp_path: Path, kept: list[Snapshot]) -> None:
     folder = archived(tmp_path, DEMO[:30])
     (segment,) = segments(folder)
     os.utime(segment, (DEMO[29].time, DEMO[29].time))
-    later = [replace(sample, time=sample.time + 3600) for sample in DEMO[100:]]
-    archived(folder, later[5:])
-    recording = joined(memory(later), lambda: FoundArchive(Archive(folder)))
+    archived(folder, kept)
+    recording = joined(memory(LATER), lambda: FoundArchive(Archive(folder)))
     _ = recording.first
-    assert recording.gaps == [(DEMO[29].time, later[0].time)]
+    assert recording.gaps == [(DEMO[29].time, LATER[0].time)]
+    assert recording.step(DEMO[29].time, 1) == LATER[0].time
 
 
 def test_without_an_archive_it_is_the_recording_of_this_run() -> None:
@@ -155,21 +155,10 @@ def test_nothing_is_read_before_somebody_goes_back() -> None:
     assert not asked
 
 
-def test_the_past_has_the_states_of_that_time(tmp_path: Path) -> None:
-    folder = archived(tmp_path, DEMO[:BORDER])
-    recording = joined(memory(DEMO[BORDER:]), lambda: FoundArchive(Archive(folder)))
-    live = states()
-    for sample in DEMO[BORDER:]:
-        live.add(sample)
-    known = states()
-    for sample in DEMO[:81]:
-        known.add(sample)
-    shown, history = Deck(recording, live, DEMO[80].time).settle()
+def test_the_past_has_the_states_of_that_time(recording: JoinedRecording) -> None:
+    shown, history = Deck(recording, states(DEMO[BORDER:]), DEMO[80].time).settle()
     assert shown.time == DEMO[80].time
-    for gpu in shown.gpus:
-        for name in known.observed.place:
-            expected, found = (it.interval(gpu.uuid, name) for it in (known, history))
-            assert (found and found.since) == (expected and expected.since), name
+    assert intervals(history) == intervals(states(DEMO[:81]))
 
 
 # Where it is
@@ -208,25 +197,17 @@ def test_the_name_of_a_machine_never_leads_out(
     assert folder.resolve().parent == (tmp_path / "gpumon/history").resolve()
 
 
-def test_a_folder_of_the_configuration_may_begin_with_a_tilde(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("named", "folder"), [("~/history", "home/history"), ("../kept", "config/kept")]
+)
+def test_a_folder_of_the_configuration_is_below_that_of_the_user_or_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, folder: str
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    archived(own_place("ada", "~/history").folder, DEMO[:10])
-    found = find_archive("ada", "~/history").archive
-    assert found is not None
-    assert found.folder == tmp_path / "history"
-
-
-def test_a_relative_folder_is_below_that_of_the_configuration(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.chdir(tmp_path)
-    folder = archived(own_place("ada", "../kept").folder, DEMO[:10])
-    assert folder.resolve() == tmp_path / "config/kept"
     monkeypatch.chdir("/")
-    assert find_archive("ada", "../kept").archive is not None
+    archived(own_place("ada", named).folder, DEMO[:10])
+    assert known(found_in("ada", named)).resolve() == tmp_path / folder
 
 
 def test_a_service_keeps_it_in_its_own_folder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,27 +222,3 @@ def test_a_history_without_samples_is_said(tmp_path: Path) -> None:
     (path,) = segments(tmp_path)
     path.write_bytes(b"\x00" * 100)
     assert "No sample" in find_archive("ada", str(tmp_path)).note
-
-
-@pytest.mark.parametrize("emptied", [False, True])
-def test_a_folder_that_goes_away_ends_nothing(tmp_path: Path, emptied: bool) -> None:
-    folder = archived(tmp_path / "history", DEMO[:BORDER])
-    archive = Archive(folder, refresh_seconds=0.0)
-    recording = joined(memory(DEMO[BORDER:]), lambda: FoundArchive(archive))
-    player = Player(recording, states())
-    player.source.open()
-    player.source.seek(DEMO[50].time)
-    assert player.source.sample().time == DEMO[50].time
-    if emptied:
-        for path in folder.iterdir():
-            path.unlink()
-    else:
-        shutil.rmtree(folder)
-    player.source.seek(DEMO[10].time)
-    assert player.source.sample().time == DEMO[BORDER].time
-    assert player.source.to_event(forward=False) is None
-    assert list(recording.between(0, NOON * 2, 1000)) == list(DEMO[BORDER:])
-    assert recording.step(DEMO[BORDER].time, -5) == recording.first == DEMO[BORDER].time
-    assert recording.gaps == ()
-    if not emptied:
-        assert recording.beginning == f"{folder} cannot be read: No such file or directory."

@@ -13,6 +13,7 @@ from gpumon.recording.archive import Archive, ArchiveLog, ArchivePlace, Bounds
 from gpumon.recording.history import STATE_GPU_DEPTH, History
 from tests.build import NOON, gpu, snapshot
 from tests.clock import HandClock
+from tests.known import known
 from tests.recording.csv.recording import wait_until
 
 if TYPE_CHECKING:
@@ -20,12 +21,26 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.recording import Event
+    from gpumon.model.thresholds import Thresholds
+    from gpumon.recording.recording import Event, Recording
 
 
-def states() -> History:
-    """An empty history that judges states."""
-    return History(conditions(DEFAULTS), DEFAULTS, STATE_GPU_DEPTH, charted=False)
+def states(samples: Iterable[Snapshot] = (), thresholds: Thresholds = DEFAULTS) -> History:
+    """A history of some samples that judges states only."""
+    history = History(conditions(thresholds), thresholds, STATE_GPU_DEPTH, charted=False)
+    for sample in samples:
+        history.add(sample)
+    return history
+
+
+def intervals(history: History) -> dict[tuple[str, str], tuple[float, float]]:
+    """Since when, and until when, each condition of each GPU has held."""
+    return {
+        (gpu.uuid, name): (interval.since, interval.last)
+        for gpu in known(history.latest).gpus
+        for name in history.observed.place
+        if (interval := history.interval(gpu.uuid, name)) is not None
+    }
 
 
 def demo_samples(count: int, *, step: float = 1.0) -> Sequence[Snapshot]:
@@ -72,12 +87,17 @@ def segments(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.gpumon"))
 
 
-def every(archive: Archive) -> list[float]:
+def every(recording: Recording) -> list[float]:
     """The times of all samples, by steps."""
-    times = [archive.first or 0.0]
-    while (following := archive.step(times[-1], 1)) > times[-1]:
+    times = [recording.first or 0.0]
+    while (following := recording.step(times[-1], 1)) > times[-1]:
         times.append(following)
     return times
+
+
+def samples_of(archive: Archive) -> list[Snapshot]:
+    """All samples, one by one."""
+    return [known(archive.at(time)) for time in every(archive)]
 
 
 def events_of(archive: Archive) -> list[Event]:

@@ -7,11 +7,13 @@ import json
 import math
 import os
 import random
+import shutil
 import subprocess
 import sys
+import time
 import tracemalloc
 import zlib
-from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -21,13 +23,13 @@ from hypothesis import strategies as st
 from msgspec import defstruct
 from msgspec.structs import replace
 
-from gpumon.findings import conditions
 from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.model.codec import encode
 from gpumon.model.snapshot import Host, Snapshot
-from gpumon.model.thresholds import DEFAULTS, Thresholds
+from gpumon.model.thresholds import Thresholds
 from gpumon.recording.archive import Archive, Bounds, find_archive
 from gpumon.recording.archive.segment_format import (
+    FRAME,
     FRAME_SAMPLES,
     MOST_CONTENT,
     MOST_WINDOW_LOG,
@@ -36,17 +38,18 @@ from gpumon.recording.archive.segment_format import (
 )
 from gpumon.recording.csv.opening import LogError
 from gpumon.recording.encoded import SnapshotEncoder
-from gpumon.recording.history import STATE_GPU_DEPTH, History
-from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.recording import RecordingError
 from gpumon.system.zstandard import zstd
 from tests.build import NOON, gpu, process, snapshot
+from tests.known import known
 from tests.recording.archive.archives import (
     archived,
     demo_samples,
     events_of,
     every,
+    intervals,
     plain,
+    samples_of,
     segments,
     states,
     writer,
@@ -55,46 +58,34 @@ from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 
 DEMO = demo_samples(200)
 HOUR = 3600
+SEGMENT = "000002-20231114-120000.gpumon"
 
 
-def test_every_field_of_every_sample_comes_back(tmp_path: Path) -> None:
-    archive = Archive(archived(tmp_path, DEMO))
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Archive:
+    """The archive of the demo."""
+    return Archive(archived(tmp_path_factory.mktemp("demo"), DEMO))
+
+
+def test_every_field_of_every_sample_comes_back(demo: Archive) -> None:
     places = list(range(len(DEMO)))
     random.Random(1).shuffle(places)
     for place in places:
-        assert archive.at(DEMO[place].time + 0.5) == DEMO[place]
-    assert archive.first == DEMO[0].time
-    assert archive.last == DEMO[-1].time
-    assert list(archive.between(DEMO[50].time, DEMO[130].time, 1000)) == list(DEMO[50:131])
+        assert demo.at(DEMO[place].time + 0.5) == DEMO[place]
+    assert list(demo.between(DEMO[50].time, DEMO[130].time, 1000)) == list(DEMO[50:131])
 
 
-def test_a_time_before_all_is_the_first_sample(tmp_path: Path) -> None:
-    archive = Archive(archived(tmp_path, DEMO[:3]))
-    assert archive.at(0.0) == DEMO[0]
-    assert archive.step(0.0, -5) == DEMO[0].time
-
-
-def test_steps_lead_through_frames_and_files(tmp_path: Path) -> None:
-    samples = [plain(20 * number) for number in range(400)]  # two hours and more
-    archive = Archive(archived(tmp_path, samples))
-    assert len(segments(tmp_path)) == 3
-    assert every(archive) == [sample.time for sample in samples]
-    assert archive.step(samples[399].time, -399) == samples[0].time
-    assert archive.step(samples[10].time, 200) == samples[210].time
-    few = list(archive.between(NOON, NOON + 8000, 20))
-    assert 10 <= len(few) <= 21
-    assert all(one.time < other.time for one, other in pairwise(few))
-
-
-def test_a_week_of_eight_gpus_fits_into_its_bound(tmp_path: Path) -> None:
-    archived(tmp_path, DEMO)
-    size = sum(path.stat().st_size for path in tmp_path.iterdir()) / len(DEMO)
+def test_a_week_of_eight_gpus_fits_into_its_bound(demo: Archive) -> None:
+    size = sum(path.stat().st_size for path in demo.folder.iterdir()) / len(DEMO)
     assert size * 7 * 86400 < 500e6
+
+
+def header_of(path: Path) -> bytes:
+    return path.read_bytes().partition(b"\n")[0] + b"\n"
 
 
 @pytest.mark.slow
@@ -105,7 +96,7 @@ def test_a_file_that_is_cut_anywhere_keeps_what_is_before(
     folder = archived(tmp_path_factory.mktemp("cut"), DEMO[:70])
     (path,) = segments(folder)
     whole = path.read_bytes()
-    header = whole.index(b"\n") + 1
+    header = len(header_of(path))
     cut = data.draw(st.integers(header, len(whole)))
     path.write_bytes(whole[:cut])
     archive = Archive(folder)
@@ -124,7 +115,7 @@ def test_a_damaged_byte_costs_a_frame_at_most(
     folder = archived(tmp_path_factory.mktemp("damage"), DEMO[:130])
     (path,) = segments(folder)
     whole = bytearray(path.read_bytes())
-    header = whole.index(b"\n") + 1
+    header = len(header_of(path))
     place = data.draw(st.integers(header, len(whole) - 1))
     whole[place] ^= data.draw(st.integers(1, 255))
     path.write_bytes(whole)
@@ -183,8 +174,7 @@ def test_a_forged_file_is_left_out_in_bounded_memory(
     tmp_path: Path, forge: Callable[[], bytes]
 ) -> None:
     (path,) = segments(archived(tmp_path, DEMO[:2]))
-    header = path.read_bytes().partition(b"\n")[0]
-    path.write_bytes(header + b"\n" + forge())
+    path.write_bytes(header_of(path) + forge())
     tracemalloc.start()
     try:
         archive = Archive(tmp_path)
@@ -200,30 +190,118 @@ def test_a_forged_file_is_left_out_in_bounded_memory(
 
 
 @pytest.mark.slow
-def test_a_long_row_of_unusable_files_is_passed_over(tmp_path: Path) -> None:
-    (path,) = segments(archived(tmp_path, DEMO[:2]))
-    header = path.read_bytes().partition(b"\n")[0]
-    for number in range(2, 1500):
-        (tmp_path / f"{number:06}-20260101-000000.gpumon").write_bytes(header + b"\n")
+def test_thousands_of_files_without_a_sample(tmp_path: Path) -> None:
+    archived(tmp_path, [plain(0)])
+    header = header_of(*segments(tmp_path))
+    for number in range(2, 1200):
+        (tmp_path / f"{number:06}-20231114-120000.gpumon").write_bytes(header)
     archive = Archive(tmp_path)
-    assert (archive.first, archive.last) == (DEMO[0].time, DEMO[1].time)
-    assert archive.at(DEMO[1].time) == DEMO[1]
+    assert archive.first == archive.last == NOON
+    assert archive.at(NOON + 5) == plain(0)
+
+
+def test_a_pipe_does_not_block(tmp_path: Path) -> None:
+    archived(tmp_path, [plain(0)])
+    os.mkfifo(tmp_path / SEGMENT)
+    os.mkfifo(segments(tmp_path)[0].with_suffix(".events"))
+    archived(tmp_path, [plain(10)])
+    archive = Archive(tmp_path)
+    assert (archive.first, archive.last) == (NOON, NOON + 10)
+    assert archive.events(0, NOON * 2) == []
+
+
+def test_the_highest_number_is_followed_by_a_longer_one(tmp_path: Path) -> None:
+    (tmp_path / "999999999999-20231114-120000.gpumon").write_bytes(b"junk")
+    archived(tmp_path, [plain(0)])
+    archived(tmp_path, [plain(10)])
+    assert Archive(tmp_path).last == NOON + 10
+
+
+def test_what_cannot_be_removed_ends_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / SEGMENT
+    folder.mkdir()
+    os.utime(folder, (NOON, NOON))
+    samples = [plain(86400 * 30 + second) for second in range(3)]
+    archived(tmp_path, samples, Bounds(days=1))
+    assert list(Archive(tmp_path).samples(0, NOON * 2)) == samples
+
+
+def test_a_bound_that_cannot_be_kept_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = DEMO[:20]
+    archived(tmp_path, samples[:10])
+    log = writer(tmp_path, Bounds(bytes=segments(tmp_path)[0].stat().st_size + 20_000))
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(1, "Operation not permitted", str(path))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    for number, sample in enumerate(samples[10:]):
+        log.write({None: sample}, number)
+    assert log.trouble == f"{tmp_path} is too large: its oldest files cannot be removed."
+    log.close()
+    assert list(Archive(tmp_path).samples(0, NOON * 2)) == list(samples)
+
+
+def test_a_folder_that_was_removed_has_one_writer_again(tmp_path: Path) -> None:
+    folder = tmp_path / "history"
+    log = writer(folder)
+    log.write({None: plain(0)}, 0)
+    shutil.rmtree(folder)
+    other = writer(folder)
+    other.write({None: plain(1)}, 0)
+    with pytest.raises(LogError, match="already"):
+        log.write({None: plain(2)}, 2)
+    other.close()
+    log.write({None: plain(3)}, 3)
+    with pytest.raises(LogError, match="already"):
+        writer(folder)
+    log.close()
+    assert [sample.time - NOON for sample in Archive(folder).samples(0, NOON * 2)] == [1, 3]
+
+
+def test_a_file_in_place_of_the_folder_is_said(tmp_path: Path) -> None:
+    folder = tmp_path / "history"
+    folder.touch()
+    with pytest.raises(LogError, match="is no folder"):
+        writer(folder)
+
+
+def test_a_file_that_may_not_grow_is_followed_by_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = writer(tmp_path)
+    log.write({None: plain(0)}, 0)
+    real = os.write
+    small = segments(tmp_path)[0].stat()
+
+    def write(descriptor: int, data: bytes) -> int:
+        if os.path.samestat(os.fstat(descriptor), small):
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+        return real(descriptor, data)
+
+    monkeypatch.setattr("gpumon.recording.archive.writer.os.write", write)
+    with pytest.raises(OSError, match="too large"):
+        log.write({None: plain(1)}, 1)
+    log.write({None: plain(2)}, 2)
+    log.close()
+    assert list(Archive(tmp_path).samples(0, NOON * 2)) == [plain(0), plain(2)]
+
+
+def test_millions_of_marks_are_not_looked_at(tmp_path: Path) -> None:
+    archived(tmp_path, [plain(0)])
+    (tmp_path / SEGMENT).write_bytes(header_of(*segments(tmp_path)) + FRAME * 2**21)
+    archive = Archive(tmp_path)
+    began = time.process_time()
+    assert archive.last == NOON
+    assert time.process_time() - began < 1
 
 
 def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
     archive = Archive(tmp_path / "none")
     with pytest.raises(RecordingError, match="cannot be read"):
         _ = archive.first
-
-
-def test_it_follows_its_writer(tmp_path: Path) -> None:
-    log = writer(tmp_path)
-    archive = Archive(tmp_path, refresh_seconds=0.0)
-    assert archive.first is None
-    for number in (0, 1, 2, HOUR + 5):
-        log.write({None: plain(number)}, number)
-        assert archive.last == NOON + number
-    log.close()
 
 
 def test_it_follows_its_writer_after_its_newest_file_was_removed(tmp_path: Path) -> None:
@@ -259,11 +337,9 @@ def test_accidents_of_events_move_with_the_clock(tmp_path: Path) -> None:
     log.close()
     archive = Archive(tmp_path)
     (event,) = events_of(archive)
-    snapshot = archive.at(event.time)
-    assert snapshot is not None
-    assert event.accident is not None
-    assert [event.accident] == list(snapshot.accidents)
-    assert event.accident.time == pytest.approx(NOON + 1 - 7200)
+    accident = known(event.accident)
+    assert [accident] == list(known(archive.at(event.time)).accidents)
+    assert accident.time == pytest.approx(NOON + 1 - 7200)
 
 
 def test_a_killed_writer_leaves_all_it_wrote(tmp_path: Path) -> None:
@@ -284,25 +360,18 @@ def test_a_killed_writer_leaves_all_it_wrote(tmp_path: Path) -> None:
         running.kill()
     assert running.wait(PATIENCE) == -9
     archived(tmp_path, DEMO[30:40])
-    archive = Archive(tmp_path)
-    assert [archive.at(time) for time in every(archive)] == list(DEMO[:40])
+    assert samples_of(Archive(tmp_path)) == list(DEMO[:40])
 
 
-@pytest.mark.parametrize("restarted", [False, True])
-def test_a_clock_that_is_set_back_moves_what_was_before(tmp_path: Path, restarted: bool) -> None:
-    log = writer(tmp_path)
-    for number in range(10):
-        log.write({None: plain(number, number)}, number)
-    if restarted:
-        log.close()
+def test_a_clock_that_is_set_back_between_runs_moves_what_was_before(tmp_path: Path) -> None:
+    for run in (range(10), range(10, 20)):
         log = writer(tmp_path)
-    for number in range(10, 20):
-        log.write({None: plain(number - 7200, number)}, number)
-    log.close()
+        for number in run:
+            log.write({None: plain(number - 7200 * (run.start > 0), number)}, number)
+        log.close()
     archive = Archive(tmp_path)
     times = every(archive)
-    found = [archive.at(time) for time in times]
-    assert [one.gpus[0].memory_used for one in found if one] == list(range(20))
+    assert [known(archive.at(time)).gpus[0].memory_used for time in times] == list(range(20))
     assert times[-1] == NOON + 19 - 7200
     assert times == pytest.approx([NOON + number - 7200 for number in range(20)])
 
@@ -354,24 +423,14 @@ def test_a_full_disk_loses_whole_samples_only(
     log.close()
     archive = Archive(tmp_path)
     assert kept == [*DEMO[:10], *DEMO[20:40]]
-    assert [archive.at(time) for time in every(archive)] == kept
-
-
-def test_a_removed_file_is_followed_by_a_new_one(tmp_path: Path) -> None:
-    log = writer(tmp_path)
-    log.write({None: DEMO[0]}, 0)
-    segments(tmp_path)[0].unlink()
-    log.write({None: DEMO[1]}, 1)
-    log.close()
-    assert Archive(tmp_path).first == DEMO[1].time
+    assert samples_of(archive) == kept
 
 
 def test_command_lines_can_be_left_out(tmp_path: Path) -> None:
     log = writer(tmp_path, commands=False)
     log.write({None: DEMO[0]}, 0)
     log.close()
-    found = Archive(tmp_path).at(DEMO[0].time)
-    assert found is not None
+    found = known(Archive(tmp_path).at(DEMO[0].time))
     assert found.processes
     assert not any(process.command for process in found.processes)
     assert all(not suspect.command for suspect in (found.holders and found.holders.suspects) or ())
@@ -379,8 +438,7 @@ def test_command_lines_can_be_left_out(tmp_path: Path) -> None:
 
 def test_names_that_are_not_utf_8_do_no_harm(tmp_path: Path) -> None:
     hostile = snapshot(0, gpu(), processes=(replace(process(1), command=("\udce4", "\x1b[2J")),))
-    found = Archive(archived(tmp_path, [hostile])).at(hostile.time)
-    assert found is not None
+    found = known(Archive(archived(tmp_path, [hostile])).at(hostile.time))
     assert found.processes[0].command == ("\ufffd", "\x1b[2J")
 
 
@@ -393,39 +451,26 @@ def test_only_its_user_may_read_it(tmp_path: Path) -> None:
 # States
 
 
-def test_states_go_on_as_if_there_had_been_no_restart(tmp_path: Path) -> None:
-    archive = Archive(archived(tmp_path, DEMO))
+def test_states_go_on_as_if_there_had_been_no_restart(demo: Archive) -> None:
     for place in (0, 61, 69, 70, 119, 199):
-        known, resumed = states(), states()
-        for sample in DEMO[: place + 1]:
-            known.add(sample)
-        assert archive.resume(resumed, DEMO[place].time)
-        for one in DEMO[place].gpus:
-            for name in known.observed.place:
-                expected, found = (it.interval(one.uuid, name) for it in (known, resumed))
-                assert (found and found.since, found and found.last) == (
-                    expected and expected.since,
-                    expected and expected.last,
-                ), name
+        expected, resumed = states(DEMO[: place + 1]), states()
+        assert demo.resume(resumed, DEMO[place].time)
+        assert intervals(resumed) == intervals(expected)
         for listed in DEMO[place].processes:
-            assert resumed.process_idle(listed.id) == known.process_idle(listed.id)
+            assert resumed.process_idle(listed.id) == expected.process_idle(listed.id)
 
 
-def test_states_by_other_thresholds_are_not_used(tmp_path: Path) -> None:
-    archive = Archive(archived(tmp_path, DEMO))
-    other = Thresholds(idle_after=5.0)
-    history = History(conditions(other), other, STATE_GPU_DEPTH, charted=False)
-    assert not archive.resume(history, DEMO[100].time)
+def test_states_by_other_thresholds_are_not_used(demo: Archive) -> None:
+    history = states(thresholds=Thresholds(idle_after=5.0))
+    assert not demo.resume(history, DEMO[100].time)
     assert history.latest == DEMO[100]
-    assert other != DEFAULTS
 
 
-def test_a_moment_late_in_a_minute_is_reached_from_near(tmp_path: Path) -> None:
-    archive = Archive(archived(tmp_path, DEMO))
+def test_a_moment_late_in_a_minute_is_reached_from_near(demo: Archive) -> None:
     for place in (9, 10, 59, 119):
         history = states()
         with patch.object(history.observed, "add", wraps=history.observed.add) as add:
-            assert archive.resume(history, DEMO[place].time)
+            assert demo.resume(history, DEMO[place].time)
         assert len(add.mock_calls) <= 10
         assert history.latest == DEMO[place]
 
@@ -444,17 +489,6 @@ def test_hours_of_another_version_share_what_reads_them(tmp_path: Path) -> None:
 
 
 # Events
-
-
-def test_its_events_are_those_that_were_seen(tmp_path: Path) -> None:
-    memory = MemoryRecording(DEFAULTS.full_share)
-    for sample in DEMO:
-        memory.add(sample)
-    archive = Archive(archived(tmp_path, DEMO))
-    expected = memory.events(0, 1e12)
-    assert expected
-    assert events_of(archive) == list(expected)
-    assert archive.next_event(0.0, forward=True) == expected[0]
 
 
 def test_no_number_of_processes_crowds_accidents_out(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from gpumon.model.time_shift import TimeShift
 from gpumon.recording.opening import open_recording
 from gpumon.recording.recording import RecordingError
 from gpumon.report.output import print_report
-from tests.recording.archive.archives import archived, demo_samples, segments, states
+from tests.recording.archive.archives import archived, demo_samples, intervals, segments, states
 from tests.recording.deck import Deck
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.history import History
 
 
 @pytest.fixture(scope="module")
@@ -58,21 +57,7 @@ def test_a_copy_of_a_segment_means_itself(
     assert span(copy) == (samples[60].time, samples[-1].time)
 
 
-def intervals(history: History) -> dict[tuple[str, str], float]:
-    """Since when each condition of each GPU has held."""
-    assert history.latest is not None
-    return {
-        (gpu.uuid, name): interval.since
-        for gpu in history.latest.gpus
-        for name in history.observed.place
-        if (interval := history.interval(gpu.uuid, name)) is not None
-    }
-
-
 def test_it_is_played_with_its_states(folder: Path, samples: Sequence[Snapshot]) -> None:
-    expected = states()
-    for sample in samples[:41]:
-        expected.add(sample)
     with closing(open_recording(folder)) as recording:
         history = states()
         recording.read_into(history)
@@ -80,7 +65,7 @@ def test_it_is_played_with_its_states(folder: Path, samples: Sequence[Snapshot])
     assert shown.time == samples[40].time
     found = intervals(seen)
     assert found
-    assert found == intervals(expected)
+    assert found == intervals(states(samples[:41]))
 
 
 def test_its_gaps_are_known(folder: Path, samples: Sequence[Snapshot]) -> None:

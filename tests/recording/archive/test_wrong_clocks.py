@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpumon.recording.archive import Archive
 from tests.build import NOON, gpu, snapshot
-from tests.recording.archive.archives import every, segments, writer
+from tests.recording.archive.archives import samples_of, segments, writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,9 +35,8 @@ def at(time: float) -> Snapshot:
 
 
 def times_and_values(folder: Path) -> Iterable[tuple[float, int]]:
-    archive = Archive(folder)
-    found = [archive.at(time) for time in every(archive)]
-    return [(one.time, one.gpus[0].memory_used or 0) for one in found if one]
+    found = samples_of(Archive(folder))
+    return [(sample.time, sample.gpus[0].memory_used or 0) for sample in found]
 
 
 NIGHT = (NOON, NOON + 60, NOON + 120)
@@ -69,16 +68,30 @@ def test_what_overlaps_moves_back(tmp_path: Path) -> None:
     assert times[2] == pytest.approx(NOON - 7201)
 
 
-@pytest.mark.parametrize("restarted", [False, True])
-def test_a_clock_that_is_ahead_for_a_while_removes_nothing(tmp_path: Path, restarted: bool) -> None:
-    run(tmp_path, *NIGHT)
-    ahead = NOON + 10 * YEAR
-    if restarted:
-        run(tmp_path, ahead, ahead + 60)
-        run(tmp_path, NOON + 600)
-    else:
-        run(tmp_path, NOON + 180, ahead, ahead + 60, NOON + 600)
-    assert Archive(tmp_path).first == NOON
+AHEAD, LATER = NOON + 10 * YEAR, NOON + 20 * DAY
+HOURS = [NOON + 3600 * number for number in range(1, 10 * 24)]
+
+
+@pytest.mark.parametrize(
+    ("runs", "first"),
+    [
+        pytest.param([[NOON + 180, AHEAD, AHEAD + 60, NOON + 600]], NOON, id="ahead for a while"),
+        pytest.param([[AHEAD, AHEAD + 60], [NOON + 600]], NOON, id="ahead until a restart"),
+        pytest.param([[LATER, LATER + 3600]], LATER, id="the machine was off for weeks"),
+        pytest.param(
+            [[AHEAD], HOURS],
+            pytest.approx(HOURS[-1] - 7 * DAY, abs=2 * 3600),
+            id="ahead for a while, days ago",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_what_is_old_by_the_right_clock_is_removed_and_nothing_else(
+    tmp_path: Path, runs: list[list[float]], first: float
+) -> None:
+    for times in (NIGHT, *runs):
+        run(tmp_path, *times)
+    assert Archive(tmp_path).first == first
 
 
 def test_a_clock_that_is_ahead_for_hours_removes_nothing(tmp_path: Path) -> None:
@@ -91,19 +104,3 @@ def test_a_clock_that_is_ahead_for_hours_removes_nothing(tmp_path: Path) -> None
     assert [value for _, value in times_and_values(tmp_path)] == [
         int(time) % 1000 for time in (*hours, *ahead, NOON + 36000)
     ]
-
-
-@pytest.mark.slow
-def test_a_clock_that_was_ahead_for_a_while_does_not_keep_what_is_old(tmp_path: Path) -> None:
-    run(tmp_path, *NIGHT)
-    run(tmp_path, NOON + 10 * YEAR)
-    hours = [NOON + 3600 * number for number in range(1, 10 * 24)]
-    run(tmp_path, *hours)
-    assert Archive(tmp_path).first == pytest.approx(hours[-1] - 7 * DAY, abs=2 * 3600)
-
-
-def test_days_count_although_the_machine_was_off(tmp_path: Path) -> None:
-    run(tmp_path, *NIGHT)
-    later = NOON + 20 * DAY
-    run(tmp_path, later, later + 3600)
-    assert Archive(tmp_path).first == later

@@ -10,7 +10,6 @@ import threading
 import tracemalloc
 from collections import Counter
 from contextlib import closing
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +29,7 @@ from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.recording import open_log
 from gpumon.recording.csv.rotated_log import RotatedLog
 from gpumon.recording.history import History
-from gpumon.recording.recording import EventKind, RecordingError
+from gpumon.recording.recording import RecordingError
 from gpumon.system.system import System
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.clock import HandClock
@@ -53,7 +52,6 @@ from tests.screen import PATIENCE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.columns import CsvColumn
 
 
@@ -242,54 +240,6 @@ def test_cards_without_the_processes_file_are_still_a_log(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_every_sample_is_found_by_its_time_and_by_steps(tmp_path: Path) -> None:
-    seconds = [0, 1, 2, 3.5, 3.6, 10, 400, *range(401, 480)]
-    path = write_log(tmp_path / "run.csv", [busy(second) for second in seconds])
-    with opened(path) as tape:
-        assert (tape.first, tape.last) == (NOON, NOON + 479)
-        for place, second in enumerate(seconds):
-            time_ = NOON + second
-            read = tape.at(time_)
-            assert read is not None
-            assert ms(read.time) == ms(time_)
-            assert read.gpus[0].utilization_gpu == int(second) % 100
-            for steps in (-1000, -3, -1, 1, 2, 1000):
-                wanted = seconds[min(len(seconds) - 1, max(0, place + steps))]
-                assert ms(tape.step(time_, steps)) == ms(NOON + wanted)
-        early, between, late = tape.at(0), tape.at(NOON + 200), tape.at(NOON * 2)
-    assert early is not None
-    assert between is not None
-    assert late is not None
-    assert [ms(one.time) for one in (early, between, late)] == [NOON, NOON + 10, NOON + 479]
-
-
-@pytest.mark.usefixtures("small_chunks")
-def test_what_lies_between_is_thinned_evenly(tmp_path: Path) -> None:
-    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(600)])
-    with opened(path) as tape:
-        some = [one.time - NOON for one in tape.between(NOON + 10, NOON + 590, 30)]
-        few = [one.time - NOON for one in tape.between(NOON + 9.5, NOON + 13, 30)]
-        none = list(tape.between(NOON + 9.2, NOON + 9.8, 30))
-        past = list(tape.between(NOON + 700, NOON + 800, 30))
-    assert 25 <= len(some) <= 31
-    assert some[0] == 10
-    assert some[-1] == 590
-    assert max(b - a for a, b in pairwise(some)) <= 25
-    assert few == [10, 11, 12, 13]
-    assert none == past == []
-
-
-def test_a_log_with_headings_and_nothing_else_is_an_empty_tape(tmp_path: Path) -> None:
-    with opened(write_log(tmp_path / "run.csv", [])) as tape:
-        assert tape.first is None
-        assert tape.last is None
-        assert tape.at(NOON) is None
-        assert list(tape.between(0, NOON, 10)) == []
-        assert tape.step(NOON, 1) == NOON
-        assert tape.next_event(NOON, forward=True) is None
-
-
-@pytest.mark.usefixtures("small_chunks")
 def test_a_log_that_is_being_written_grows_and_a_torn_end_waits(tmp_path: Path) -> None:
     path = write_log(tmp_path / "run.csv", [busy(0)])
     gpus, processes = lines_of((busy(second) for second in range(1, 60)), began=NOON)
@@ -309,20 +259,6 @@ def test_a_log_that_is_being_written_grows_and_a_torn_end_waits(tmp_path: Path) 
         assert len(times_of(tape)) == 60
     assert newest is not None
     assert len(newest.gpus) == 2
-
-
-def test_a_log_that_is_rotated_while_it_is_open_goes_on(tmp_path: Path) -> None:
-    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(5)])
-    with opened(path) as tape:
-        assert tape.last == NOON + 4
-        for number in range(1, 3):
-            path.rename(tmp_path / f"run.part{number:04}.csv")
-            lists = tmp_path / "run.processes.csv"
-            lists.rename(tmp_path / f"run.part{number:04}.processes.csv")
-            assert tape.last == NOON + 10 * number - 6
-            write_log(path, [busy(10 * number + second) for second in range(5)])
-            assert tape.last == NOON + 10 * number + 4
-        assert len(times_of(tape)) == 15
 
 
 # What became of the files
@@ -373,15 +309,6 @@ def test_a_packed_file_that_breaks_off_is_read_as_far_as_it_goes(tmp_path: Path)
         assert tape.first == NOON
         assert tape.last is not None
         assert NOON + 10 < tape.last < NOON + 299
-
-
-def test_more_parts_than_may_be_open_are_one_tape(tmp_path: Path) -> None:
-    for part in range(40):
-        write_log(tmp_path / f"run.part{part + 1:04}.csv", [busy(10 * part), busy(10 * part + 1)])
-    write_log(tmp_path / "run.csv", [busy(400)])
-    with opened(tmp_path / "run.csv") as tape:
-        assert len(times_of(tape)) == 81
-        assert ms(tape.step(NOON + 400, -80)) == NOON
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -518,32 +445,6 @@ def test_headings_in_the_middle_count_from_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("small_chunks")
-@pytest.mark.parametrize("back", [0.3, 5.0, 3600.0])
-def test_a_clock_that_was_set_back_moves_what_was_before(tmp_path: Path, back: float) -> None:
-    before = [busy(second) for second in range(40)]
-    after = [busy(second, at=NOON - back) for second in range(40, 80)]
-    cards, lists = lines_of(before)
-    path = tmp_path / "run.csv"
-    more, more_lists = lines_of(after, began=NOON - back)
-    path.write_bytes(GPU_HEADER + cards + more)
-    path.with_suffix(".processes.csv").write_bytes(PROCESS_HEADER + lists + more_lists)
-    with opened(path) as tape:
-        times = times_of(tape)
-        assert len(times) == 80
-        assert ms(times[-1]) == ms(NOON - back + 79)
-        assert all(0.69 < b - a < 1.01 for a, b in pairwise(times))
-        for second, time_ in enumerate(times):
-            read = tape.at(time_)
-            assert read is not None
-            assert read.gpus[0].utilization_gpu == second
-            assert len(read.processes) == 1
-            if back > 0.5:
-                assert ms(time_) == ms(NOON - back + second)
-                started = NOON - 86400 - (back if second < 40 else 0)
-                assert read.processes[0].started_at == pytest.approx(started, abs=0.01)
-
-
-@pytest.mark.usefixtures("small_chunks")
 def test_a_clock_set_forward_and_back_again_leaves_the_order(tmp_path: Path) -> None:
     shots = [busy(second) for second in range(90)]
     ahead = [replace(one, time=one.time + 500) for one in shots[20:30]]
@@ -578,42 +479,6 @@ def test_a_clock_set_back_between_two_parts_moves_what_was_before(tmp_path: Path
 # What happened
 
 
-@pytest.mark.usefixtures("small_chunks")
-def test_what_happened_is_found_in_the_background(tmp_path: Path) -> None:
-    def at(second: int) -> Snapshot:
-        card = gpu(
-            index=0,
-            xid=79 if second >= 50 else None,
-            xid_at=NOON + 50 if second >= 50 else None,
-            memory_free=GIB if second >= 70 else 79 * GIB,
-            clock_event_reasons=0x40 if 90 <= second < 95 else 0x4,
-        )
-        runs = (process(1),) if second < 30 else (process(1), process(2, user="bo"))
-        return snapshot(NOON + second, card, processes=runs if second < 110 else runs[1:])
-
-    path = write_log(tmp_path / "run.csv", [at(second) for second in range(120)])
-    with opened(path) as tape:
-        read_whole(tape)
-        marks = tape.events(NOON, NOON + 200)
-        assert [(mark.kind, ms(mark.time) - NOON) for mark in marks] == [
-            (EventKind.CAME, 30),
-            (EventKind.ERROR, 50),
-            (EventKind.FULL, 70),
-            (EventKind.THROTTLED, 90),
-            (EventKind.WENT, 110),
-        ]
-        assert [mark.kind for mark in tape.events(NOON + 50, NOON + 70)] == [
-            EventKind.ERROR,
-            EventKind.FULL,
-        ]
-        following = tape.next_event(NOON + 50, forward=True)
-        earlier = tape.next_event(NOON + 50, forward=False)
-        assert following is not None
-        assert earlier is not None
-        assert following.kind is EventKind.FULL
-        assert earlier.sentence == "2 of bo came to GPU 0"
-
-
 def test_what_happens_in_a_growing_log_is_found_too(tmp_path: Path) -> None:
     path = write_log(tmp_path / "run.csv", [busy(0)])
     gpus, processes = lines_of([busy(1, pid=200)], began=NOON)
@@ -638,26 +503,6 @@ def test_closing_ends_the_thread_and_closes_every_file(tmp_path: Path) -> None:
     assert tape.at(NOON) is None
     assert set(os.listdir("/proc/self/fd")) == before  # noqa: PTH208 - numbers
     assert "gpumon-log" not in {thread.name for thread in threading.enumerate()}
-
-
-def test_several_threads_may_ask_at_once(tmp_path: Path) -> None:
-    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(100)])
-    wrong: list[object] = []
-
-    def ask(start: int) -> None:
-        for number in range(100):
-            second = (start + 37 * number) % 100
-            read = tape.at(NOON + second)
-            if read is None or read.gpus[0].utilization_gpu != second:
-                wrong.append((second, read))
-
-    with opened(path) as tape:
-        threads = [threading.Thread(target=ask, args=(start,)) for start in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert wrong == []
 
 
 # What is no log

@@ -46,14 +46,6 @@ def assert_is(tape: CsvRecording, host: str, seconds: list[int]) -> None:
         assert_read_back(found, as_host(host, of_host(host, second)))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("host", ["gpu-01", "gpu-02", "gpu-1"])
-def test_each_host_is_replayed_as_from_a_log_of_its_own(tmp_path: Path, host: str) -> None:
-    path = write_several(tmp_path / "run.csv", ticks(ALWAYS, LONG))
-    with closing(open_log(path, host)) as tape:
-        assert_is(tape, host, [*LONG])
-
-
 def test_a_name_that_ends_as_another_one_is_another_host(tmp_path: Path) -> None:
     hosts = {"ann@gpu-1": range(0, 40, 2), "gpu-1": range(0, 40, 3), "1": range(0, 40, 5)}
     path = write_several(tmp_path / "run.csv", ticks(hosts, range(40)))

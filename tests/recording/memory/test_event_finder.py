@@ -9,7 +9,9 @@ from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.model.metrics import CLOCK_EVENT_REASONS, HARMFUL_CLOCK_EVENTS
 from gpumon.model.processes import GpuProcess, ProcessId
 from gpumon.model.snapshot import Gpu, GpuStatus, Snapshot, Trouble, Unknown
+from gpumon.recording.accidents import recorded_accidents, recorded_report
 from gpumon.recording.memory.event_finder import HYSTERESIS, EventFinder, events_between
+from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.recording import Event, EventKind
 from tests.build import GIB, NOON, gpu, process, snapshot
 
@@ -22,12 +24,17 @@ def python(
     return replace(process(pid, user=user, gpus=gpus), name="python")
 
 
+def with_accidents(second: float, *accidents: Accident) -> Snapshot:
+    return replace(snapshot(NOON + second), accidents=accidents)
+
+
 def moments(before: Snapshot, after: Snapshot) -> list[Event]:
     return events_between(before, after, SHARE)
 
 
 def of_gpu(before: Gpu, after: Gpu) -> list[tuple[EventKind, str]]:
-    marks = moments(snapshot(NOON, before), snapshot(NOON + 1, after))
+    # A GPU that is the same object did not change.
+    marks = moments(snapshot(NOON, before), snapshot(NOON + 1, replace(after)))
     assert all(mark.subject == after.uuid and mark.time == NOON + 1 for mark in marks)
     return [(mark.kind, mark.sentence) for mark in marks]
 
@@ -56,30 +63,27 @@ def test_a_number_that_was_reused_is_another_process() -> None:
     assert [mark.kind for mark in moments(before, after)] == [EventKind.WENT, EventKind.CAME]
 
 
-@pytest.mark.parametrize(("first", "then"), [(None, 7), (7, None)])
-def test_a_process_that_comes_into_sight_was_there_before(
-    first: int | None, then: int | None
-) -> None:
-    before = snapshot(NOON, processes=(process(100, start_time=first),))
-    after = snapshot(NOON + 1, processes=(process(100, start_time=then),))
-
-    assert moments(before, after) == []
+LISTED = snapshot(NOON, processes=(python(),))
+NEVER_LISTED = snapshot(NOON + 1, processes_at=None)
+UNREACHABLE = replace(snapshot(NOON + 1), gpus=(), trouble=Trouble("No.", "Wait."))
 
 
-def test_without_a_new_list_nobody_came_or_went() -> None:
-    before = snapshot(NOON, processes=(python(),))
-    after = snapshot(NOON + 1, processes_at=NOON)
-
-    assert moments(before, after) == []
-
-
-@pytest.mark.parametrize("never", [0, 1])
-def test_a_list_that_was_never_read_tells_nothing(never: int) -> None:
-    both = [snapshot(NOON, processes=(python(),)), snapshot(NOON + 1)]
-    both[never] = replace(both[never], processes=(), processes_at=None)
-
-    assert moments(*both) == []
-    assert moments(*reversed(both)) == []
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        pytest.param(
+            snapshot(NOON, processes=(process(start_time=7),)),
+            snapshot(NOON + 1, processes=(process(start_time=None),)),
+            id="there is one of unknown start",
+        ),
+        pytest.param(LISTED, snapshot(NOON + 1, processes_at=NOON), id="the list is the same"),
+        pytest.param(LISTED, NEVER_LISTED, id="one list was never read"),
+        pytest.param(snapshot(NOON), NEVER_LISTED, id="one list was never read, nobody is there"),
+        pytest.param(LISTED, UNREACHABLE, id="the driver cannot be reached"),
+    ],
+)
+def test_nobody_came_or_went_if_that_is_unknown(one: Snapshot, other: Snapshot) -> None:
+    assert moments(one, other) == moments(other, one) == []
 
 
 @pytest.mark.parametrize(
@@ -100,41 +104,55 @@ def test_nobody_came_to_or_went_from_a_card_whose_list_is_unknown(card: Gpu) -> 
         assert not [mark for mark in moments(one, other) if isinstance(mark.subject, ProcessId)]
 
 
-def test_when_the_driver_cannot_be_reached_nobody_went() -> None:
-    before = snapshot(NOON, processes=(python(),))
-    after = Snapshot(NOON + 1, before.host, processes_at=NOON + 1, trouble=Trouble("No.", "Wait."))
-
-    assert moments(before, after) == moments(after, before) == []
-
-
-def test_an_xid_is_an_error_each_time_it_comes() -> None:
-    told = [(EventKind.ERROR, "GPU 0 reported XID 79")]
-
-    assert of_gpu(gpu(), gpu(xid=79, xid_at=NOON)) == told
-    assert of_gpu(gpu(xid=31, xid_at=NOON), gpu(xid=79, xid_at=NOON)) == told
-    assert of_gpu(gpu(xid=79, xid_at=NOON), gpu(xid=79, xid_at=NOON + 1)) == told
-    assert of_gpu(gpu(xid=79, xid_at=NOON), gpu(xid=79, xid_at=NOON)) == []
-    assert of_gpu(gpu(xid=79, xid_at=NOON), gpu()) == []
+XID_79 = gpu(xid=79, xid_at=NOON)
+LOST = gpu(status=GpuStatus.LOST)
+WAITING = gpu(status=GpuStatus.RESET_REQUIRED)
+NO_ACTION, TO_RESET = gpu(recovery_action="None"), gpu(recovery_action="Reset")
+HOT, BRAKED = gpu(clock_event_reasons=0x40), gpu(clock_event_reasons=0x48)
+ROOMY, FULL = gpu(memory_free=4 * GIB), gpu(memory_free=4 * GIB - 1)
 
 
-def test_a_card_that_breaks_is_an_error_and_its_return_is_none() -> None:
-    lost, waiting = gpu(status=GpuStatus.LOST), gpu(status=GpuStatus.RESET_REQUIRED)
+@pytest.mark.parametrize(
+    ("before", "after", "kind", "says"),
+    [
+        (gpu(), XID_79, EventKind.ERROR, "reported XID 79"),
+        (gpu(xid=31, xid_at=NOON), XID_79, EventKind.ERROR, "reported XID 79"),
+        (XID_79, replace(XID_79, xid_at=NOON + 1), EventKind.ERROR, "reported XID 79"),
+        (gpu(), LOST, EventKind.ERROR, "is lost"),
+        (LOST, WAITING, EventKind.ERROR, "requires reset"),
+        (gpu(), TO_RESET, EventKind.ERROR, "requests the recovery action: Reset"),
+        (NO_ACTION, TO_RESET, EventKind.ERROR, "requests the recovery action: Reset"),
+        (ROOMY, FULL, EventKind.FULL, "memory full: 4.0 of 80.0 GiB free"),
+    ],
+)
+def test_what_begins_on_a_gpu_is_an_event(
+    before: Gpu, after: Gpu, kind: EventKind, says: str
+) -> None:
+    assert of_gpu(before, after) == [(kind, f"GPU 0 {says}")]
 
-    assert of_gpu(gpu(), lost) == [(EventKind.ERROR, "GPU 0 is lost")]
-    assert of_gpu(lost, waiting) == [(EventKind.ERROR, "GPU 0 requires reset")]
-    assert of_gpu(gpu(), gpu(status=GpuStatus.NO_ANSWER)) == []
-    assert of_gpu(lost, lost) == of_gpu(lost, gpu()) == of_gpu(waiting, gpu()) == []
 
-
-def test_a_recovery_that_the_driver_asks_for_is_an_error_once() -> None:
-    asked, told = (
-        gpu(recovery_action="Reset"),
-        (EventKind.ERROR, "GPU 0 requests the recovery action: Reset"),
-    )
-
-    assert of_gpu(gpu(recovery_action="None"), asked) == [told]
-    assert of_gpu(gpu(), asked) == [told]
-    assert of_gpu(asked, asked) == of_gpu(asked, gpu(recovery_action="None")) == []
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(XID_79, XID_79, id="the same XID"),
+        pytest.param(XID_79, gpu(), id="no XID any more"),
+        pytest.param(gpu(), gpu(status=GpuStatus.NO_ANSWER), id="no answer"),
+        pytest.param(LOST, LOST, id="still lost"),
+        pytest.param(LOST, gpu(), id="back after it was lost"),
+        pytest.param(WAITING, gpu(), id="back after a reset"),
+        pytest.param(TO_RESET, TO_RESET, id="still to be reset"),
+        pytest.param(TO_RESET, NO_ACTION, id="no more to be reset"),
+        pytest.param(HOT, BRAKED, id="another reason to be throttled"),
+        pytest.param(FULL, FULL, id="still full"),
+        pytest.param(FULL, ROOMY, id="no more full"),
+        pytest.param(
+            *(replace(each, memory_unified=True) for each in (ROOMY, FULL)),
+            id="full memory that is the machine's",
+        ),
+    ],
+)
+def test_what_goes_on_or_ends_on_a_gpu_is_no_event(before: Gpu, after: Gpu) -> None:
+    assert of_gpu(before, after) == []
 
 
 def test_throttling_begins_with_a_harmful_reason_alone() -> None:
@@ -151,31 +169,18 @@ def test_throttling_begins_with_a_harmful_reason_alone() -> None:
     }
 
 
-def test_a_second_reason_to_be_throttled_is_not_a_second_beginning() -> None:
-    assert of_gpu(gpu(clock_event_reasons=0x40), gpu(clock_event_reasons=0x48)) == []
-
-
-def test_memory_becomes_full_below_its_share_of_free_memory() -> None:
-    roomy, full = gpu(memory_free=4 * GIB), gpu(memory_free=4 * GIB - 1)
-
-    assert of_gpu(roomy, full) == [
-        (EventKind.FULL, "GPU 0 memory full: 4.0 of 80.0 GiB free"),
-    ]
-    assert of_gpu(full, full) == of_gpu(full, roomy) == []
-    unified = {"memory_unified": True}
-    assert of_gpu(replace(roomy, **unified), replace(full, **unified)) == []
-
-
-@pytest.mark.parametrize("name", ["clock_event_reasons", "memory_free", "memory_total"])
-def test_what_was_unknown_did_not_begin(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "began"),
+    [
+        ("clock_event_reasons", EventKind.FULL),
+        ("memory_free", EventKind.THROTTLED),
+        ("memory_total", EventKind.THROTTLED),
+    ],
+)
+def test_what_was_unknown_did_not_begin(name: str, began: EventKind) -> None:
     bad = gpu(clock_event_reasons=0x40, memory_free=0)
-    told = {kind for kind, _ in of_gpu(replace(gpu(), **{name: None}), bad)}
-
-    assert (EventKind.THROTTLED in told) == (name != "clock_event_reasons")
-    assert (EventKind.FULL in told) == (name == "clock_event_reasons")
-    told = {kind for kind, _ in of_gpu(gpu(), replace(bad, **{name: None}))}
-    assert (EventKind.THROTTLED in told) == (name != "clock_event_reasons")
-    assert (EventKind.FULL in told) == (name == "clock_event_reasons")
+    for before, after in ((gpu(**{name: None}), bad), (gpu(), replace(bad, **{name: None}))):
+        assert [kind for kind, _ in of_gpu(before, after)] == [began]
 
 
 def test_a_card_that_was_not_there_before_began_nothing() -> None:
@@ -232,54 +237,55 @@ def found_in(*snapshots: Snapshot) -> list[Event]:
 
 
 def test_an_accident_is_one_event_with_whose_it_was() -> None:
-    card = gpu()
-    broken = replace(card, xid=31, xid_at=NOON + 1)
-    with_it = replace(snapshot(NOON + 3, broken), accidents=(XID_31,))
+    with_it = with_accidents(3, XID_31)
+    with_it = replace(with_it, gpus=(gpu(xid=31, xid_at=NOON + 1),))
     # The kernel log is read after the list that no longer has the process.
-    events = found_in(
-        snapshot(NOON, card, processes=(python(),)),
-        snapshot(NOON + 2, card),
+    (event,) = found_in(
+        LISTED,
+        snapshot(NOON + 2),
         with_it,
         replace(with_it, time=NOON + 4, accidents=(replace(XID_31, time=NOON + 1.501),)),
     )
 
-    assert [(event.kind, event.time, event.accident) for event in events] == [
-        (EventKind.ACCIDENT, NOON + 3, XID_31)
-    ]
-    assert events[0].sentence.startswith("GPU 0: XID 31, ")
-    assert events[0].sentence.endswith("41233 python of chen")
-    assert (events[0].subject, events[0].gpus) == ("GPU-0", ("GPU-0",))
+    assert event == Event(NOON + 3, EventKind.ACCIDENT, "GPU-0", event.sentence, ("GPU-0",), XID_31)
+    assert event.sentence.startswith("GPU 0: XID 31, ")
+    assert event.sentence.endswith("41233 python of chen")
 
 
 def test_a_machine_that_reads_its_kernel_log_again_reports_nothing_twice() -> None:
     again = replace(XID_31, time=XID_31.time + 0.003)
-    events = found_in(
-        snapshot(NOON),
-        replace(snapshot(NOON + 2), accidents=(XID_31,)),
-        snapshot(NOON + 3),
-        snapshot(NOON + 4),
-        replace(snapshot(NOON + 5), accidents=(again,)),
-    )
+    logs = ((), (XID_31,), (), (), (again,))
+    events = found_in(*(with_accidents(second, *log) for second, log in enumerate(logs)))
     assert [event.accident for event in events] == [XID_31]
 
 
 def test_an_xid_that_follows_in_a_later_sample_is_an_event_and_no_further_accident() -> None:
     further = replace(XID_31, number=45, time=NOON + 2.5)
     same = replace(XID_31, time=NOON + 2.6, text="again")
-    events = found_in(
+    first, second = found_in(
         snapshot(NOON),
-        replace(snapshot(NOON + 2), accidents=(XID_31,)),
-        replace(snapshot(NOON + 3), accidents=(XID_31, further, same)),
-        replace(snapshot(NOON + 4), accidents=(XID_31, further, same)),
+        with_accidents(2, XID_31),
+        with_accidents(3, XID_31, further, same),
+        with_accidents(4, XID_31, further, same),
     )
-    assert [(event.kind, event.accident) for event in events] == [
-        (EventKind.ACCIDENT, XID_31),
-        (EventKind.ACCIDENT, None),
-    ]
-    assert events[1].sentence.startswith("GPU 0: XID 45, ")
+    assert (first.kind, first.accident) == (EventKind.ACCIDENT, XID_31)
+    assert (second.kind, second.accident) == (EventKind.ACCIDENT, None)
+    assert second.sentence.startswith("GPU 0: XID 45, ")
 
 
 def test_accidents_from_before_the_recording_are_no_events() -> None:
-    old = replace(XID_31, time=NOON - 60)
-    assert not found_in(snapshot(NOON), replace(snapshot(NOON + 2), accidents=(old,)))
-    assert not found_in(replace(snapshot(NOON + 2), accidents=(XID_31,)))
+    assert not found_in(snapshot(NOON), with_accidents(2, replace(XID_31, time=NOON - 60)))
+    assert not found_in(with_accidents(2, XID_31))
+
+
+def test_a_line_that_came_after_the_event_of_the_driver_says_whose_it_was() -> None:
+    event = replace(XID_31, pid=None, process_name=None)
+    recording = MemoryRecording(SHARE)
+    recording.add(LISTED)
+    for second, accident in ((2, event), (3, replace(XID_31, time=NOON + 1, text="Ch 8"))):
+        taken = replace(with_accidents(second, accident), processes=LISTED.processes)
+        recording.add(replace(taken, gpus=(gpu(xid=31, xid_at=event.time),)))
+
+    assert len(recording.events(NOON, NOON + 3)) == 1
+    (found,) = recorded_accidents(recording, 10)
+    assert recorded_report(recording, found).process == LISTED.processes[0]

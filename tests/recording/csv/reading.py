@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import math
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -19,8 +21,10 @@ from gpumon.recording.csv.recording import CsvRecording, open_log
 from gpumon.recording.csv.rows import GpuRows, ProcessRows
 from gpumon.recording.csv.tables import rows_of
 from gpumon.recording.history import LOG_GPU_DEPTH, History
+from gpumon.system.zstandard import zstd
 from gpumon.text.formatting import printable
 from tests.build import NOON, gpu, process, snapshot
+from tests.known import known
 from tests.log_headers import GPU_HEADER, PROCESS_HEADER
 from tests.screen import PATIENCE
 
@@ -56,11 +60,20 @@ def write_log(path: Path, snapshots: Iterable[Snapshot], began: float | None = N
     return path
 
 
+def pack(path: Path, ending: str = ".gz") -> Path:
+    """Compress a file as logrotate would."""
+    compress = gzip.compress if ending == ".gz" else zstd.compress
+    packed = path.with_name(path.name + ending)
+    packed.write_bytes(compress(path.read_bytes()))
+    path.unlink()
+    return packed
+
+
 def rows(
     path: Path,
     wanted: Sequence[str],
     *,
-    processes: bool,
+    processes: bool = False,
     first: float = -math.inf,
     last: float = math.inf,
     damage: Damage | None = None,
@@ -91,14 +104,40 @@ def busy(second: float, *, pid: int = 100, at: float = NOON) -> Snapshot:
     return snapshot(at + second, *cards, processes=(process(pid, gpus=(0, 1)),))
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[CsvRecording]:
+def opened(path: Path, host: str | None = None) -> closing[CsvRecording]:
     """A log, closed at the end of the block."""
-    tape = open_log(path)
-    try:
-        yield tape
-    finally:
-        tape.close()
+    return closing(open_log(path, host))
+
+
+def sample_at(path: Path, time: float = NOON, host: str | None = None) -> Snapshot:
+    """What a replay shows at a time."""
+    with opened(path, host) as log:
+        return known(log.at(time))
+
+
+def change_cells(path: Path, *changes: tuple[int, str, str]) -> None:
+    """Write other cells into a file: the number of the row, the column, and the text."""
+    header, *rows = _cells(path)
+    for row, column, text in changes:
+        rows[row][header.index(column)] = text
+    _write_cells(path, [header, *rows])
+
+
+def drop_columns(path: Path, *names: str) -> None:
+    """Take columns out of a file, as a log of an older version lacks them."""
+    header, *rows = _cells(path)
+    kept = [place for place, name in enumerate(header) if name not in names]
+    assert len(kept) == len(header) - len(names)
+    _write_cells(path, ([row[place] for place in kept] for row in (header, *rows)))
+
+
+def _cells(path: Path) -> list[list[str]]:
+    return list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
+
+
+def _write_cells(path: Path, rows: Iterable[list[str]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 def read_whole(tape: CsvRecording) -> History:

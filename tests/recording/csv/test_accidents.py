@@ -12,7 +12,7 @@ from gpumon.model.accidents import ACCIDENTS_KEPT, TEXT_BYTES, Accident, Acciden
 from gpumon.recording.csv.accident_cells import accidents_cell, parse_accidents
 from gpumon.recording.recording import EventKind
 from tests.build import NOON, gpu, snapshot
-from tests.recording.csv.reading import opened, read_whole, write_log
+from tests.recording.csv.reading import change_cells, opened, read_whole, sample_at, write_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,14 +76,6 @@ def test_a_damaged_cell_is_no_accident(cell: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r".*"):
         parse_accidents(cell)
     path = write_log(tmp_path / "run.csv", [sample(NOON + 1, XID)])
-    text = path.read_text(encoding="utf-8")
-    written = next(
-        row["accidents"] for row in csv.DictReader(text.splitlines()) if row["accidents"] != "[]"
-    )
-    quoted = '"' + written.replace('"', '""') + '"'
-    assert quoted in text
-    path.write_text(text.replace(quoted, '"' + cell.replace('"', '""') + '"'), encoding="utf-8")
-    with opened(path) as log:
-        read = log.at(NOON + 1)
-    assert read is not None
+    change_cells(path, (1, "accidents", cell))
+    read = sample_at(path, NOON + 1)
     assert (read.accidents, len(read.gpus)) == ((), 2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -25,9 +24,8 @@ from gpumon.recording.csv.allocation_cells import (
     users_cell,
 )
 from gpumon.recording.csv.columns import TEXT_CHARACTERS
-from gpumon.recording.csv.recording import open_log
 from tests.build import NOON, gpu, snapshot
-from tests.recording.csv.reading import opened, write_log
+from tests.recording.csv.reading import change_cells, drop_columns, sample_at, write_log
 from tests.recording.csv.several import of_host, write_several
 
 if TYPE_CHECKING:
@@ -47,19 +45,12 @@ def sample(*allocations: Allocation, time: float = NOON) -> Snapshot:
     return replace(taken, allocations=allocations)
 
 
-def cells(path: Path) -> list[tuple[str, str, str]]:
+CELLS = ("allocations", "allocated.jobs", "allocated.users")
+
+
+def cells(path: Path) -> list[tuple[str, ...]]:
     with path.open(encoding="utf-8", newline="") as file:
-        return [
-            (row["allocations"], row["allocated.jobs"], row["allocated.users"])
-            for row in csv.DictReader(file)
-        ]
-
-
-def replayed(path: Path, time: float = NOON) -> Snapshot:
-    with opened(path) as log:
-        found = log.at(time)
-    assert found is not None
-    return found
+        return [tuple(row[name] for name in CELLS) for row in csv.DictReader(file)]
 
 
 def test_each_row_has_the_jobs_of_its_gpu_and_their_users(tmp_path: Path) -> None:
@@ -74,9 +65,7 @@ def test_each_row_has_the_jobs_of_its_gpu_and_their_users(tmp_path: Path) -> Non
     assert cells(path)[3] == ("1", "kubernetes ml/train-0", "")
 
 
-def test_a_replay_has_the_allocations_of_each_sample_as_far_as_the_rows_say(
-    tmp_path: Path,
-) -> None:
+def test_a_replay_has_the_allocations_of_each_sample_as_far_as_the_rows_say(tmp_path: Path) -> None:
     samples = [
         sample(ANN, BO, PRIVATE, POD),
         sample(time=NOON + 1),
@@ -85,8 +74,7 @@ def test_a_replay_has_the_allocations_of_each_sample_as_far_as_the_rows_say(
         replace(sample(time=NOON + 4), allocations=None),
     ]
     path = write_log(tmp_path / "run.csv", samples)
-    found = [replayed(path, NOON + second).allocations for second in range(5)]
-    assert found == [
+    assert [sample_at(path, NOON + second).allocations for second in range(5)] == [
         (replace(ANN, since=None), replace(BO, is_share=False), PRIVATE, POD),
         (),
         (replace(SOMEWHERE, unplaced=None), replace(BO, is_share=False)),
@@ -98,7 +86,7 @@ def test_a_replay_has_the_allocations_of_each_sample_as_far_as_the_rows_say(
 def test_a_gpu_that_may_be_a_jobs_is_not_free_in_a_replay(tmp_path: Path) -> None:
     path = write_log(tmp_path / "run.csv", [sample(ANN, SOMEWHERE)])
     assert cells(path)[2:] == [("", "slurm 91?", "cy")] * 2
-    shown = replayed(path)
+    shown = sample_at(path)
     for each in shown.gpus:
         assert allocated_to_others(shown.allocations, each, NOON) is not None
 
@@ -109,83 +97,52 @@ def test_a_job_with_mig_devices_has_these_alone_in_a_replay(tmp_path: Path) -> N
     job = Allocation("slurm", "7", "ann", ("MIG-0", "MIG-2"))
     path = write_log(tmp_path / "run.csv", [replace(snapshot(NOON, divided), allocations=(job,))])
     assert cells(path) == [("1", "slurm 7 mig 0,2", "ann")]
-    shown = replayed(path)
-    assert shown.allocations == (job,)
-    (card,) = shown.gpus
-    has = [bool(allocations_of(shown.allocations, card, mig)) for mig in card.mig]
-    assert has == [True, False, True]
+    shown = sample_at(path)
+    assert (shown.allocations, shown.gpus[0].mig) == ((job,), devices)
 
 
 def test_each_host_of_a_log_has_its_own_allocations(tmp_path: Path) -> None:
+    of_hosts = {"gpu-01": (ANN,), "gpu-02": (), "gpu-03": None}
     ticks = [
-        {
-            "gpu-01": replace(of_host("gpu-01", second), allocations=(ANN,)),
-            "gpu-02": replace(of_host("gpu-02", second), allocations=()),
-            "gpu-03": of_host("gpu-03", second),
-        }
+        {host: replace(of_host(host, second), allocations=own) for host, own in of_hosts.items()}
         for second in range(3)
     ]
     path = write_several(tmp_path / "run.csv", ticks)
-    found = []
-    for host in ("gpu-01", "gpu-02", "gpu-03"):
-        with closing(open_log(path, host)) as log:
-            shown = log.at(NOON + 2)
-        assert shown is not None
-        found.append(shown.allocations)
+    found = [sample_at(path, NOON + 2, host).allocations for host in of_hosts]
     assert found == [(replace(ANN, since=None),), (), None]
 
 
 def test_a_log_of_an_older_version_says_nothing_of_allocations(tmp_path: Path) -> None:
     path = write_log(tmp_path / "run.csv", [sample(ANN)])
-    heading, *lines = path.read_text().splitlines()
-    added = ["allocations", "allocated.jobs", "allocated.users", "accidents"]
-    assert heading.split(",")[-4:] == added
-    old = [",".join(line.split(",")[:-4]) for line in (heading, *lines)]
-    path.write_text("\n".join(old) + "\n")
-    assert replayed(path).allocations is None
+    drop_columns(path, *CELLS, "accidents")
+    assert sample_at(path).allocations is None
 
 
 @pytest.mark.parametrize(
     ("row", "torn"),
     [
-        (0, "1,slurm,ann"),
-        (0, "1,slurm 7=,ann"),
-        (0, "1,,ann"),
-        (0, ",,"),
-        (0, "x,slurm 88123 mig,ann"),
-        (1, ",,"),
-        (1, "-1,;;,"),
+        (0, ("1", "slurm", "ann")),
+        (0, ("1", "slurm 7=", "ann")),
+        (0, ("1", "", "ann")),
+        (0, ("", "", "")),
+        (0, ("x", "slurm 88123 mig", "ann")),
+        (1, ("", "", "")),
+        (1, ("-1", ";;", "")),
     ],
 )
-def test_a_gpu_whose_cells_are_damaged_is_not_free(row: int, torn: str, tmp_path: Path) -> None:
+def test_a_gpu_whose_cells_are_damaged_is_not_free(
+    row: int, torn: tuple[str, ...], tmp_path: Path
+) -> None:
     path = write_log(tmp_path / "run.csv", [sample(replace(ANN, devices=("GPU-0",)))])
-    lines = path.read_text().splitlines()
-    *whole, _, _, _, accidents = lines[row + 1].split(",")
-    lines[row + 1] = ",".join([*whole, torn, accidents])
-    path.write_text("\n".join(lines) + "\n")
-    shown = replayed(path)
+    change_cells(path, *((row, *cell) for cell in zip(CELLS, torn, strict=True)))
+    shown = sample_at(path)
     assert allocated_to_others(shown.allocations, shown.gpus[row], NOON) is not None
     # The others are as they were, as far as another does not have the GPU instead.
     assert allocations_of(shown.allocations, shown.gpus[2]) == []
 
 
-hostile = st.text(max_size=30) | st.sampled_from(
-    [
-        "",
-        "-",
-        "?",
-        ";",
-        " ",
-        "=",
-        "=1+1",
-        "a;b",
-        "1 mig 0",
-        "\x1b[2J",
-        "\u0301",
-        "x" * 5000,
-        "\ud800",
-    ]
-)
+TEXTS = ["", "-", "?", ";", " ", "=", "=1+1", "a;b", "1 mig 0", "\x1b[2J", "\u0301", "\ud800"]
+hostile = st.text(max_size=30) | st.sampled_from([*TEXTS, "x" * 5000])
 jobs_of_any_kind = st.lists(
     st.builds(
         Allocation,

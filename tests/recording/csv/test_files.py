@@ -1,19 +1,25 @@
-"""Which files are one log."""
+"""Which files are one log, and what they are called where nobody named them."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gpumon.recording.csv.files import (
     LogFiles,
+    default_name,
     log_files,
+    log_path,
     log_to_read,
     numbered,
     part_numbers,
     parts,
 )
+from tests.build import NOON
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,27 +35,21 @@ def listed(folder: Path, path: str = "run") -> list[tuple[str, str]]:
     return [(part.gpus.name, part.processes.name) for part in found]
 
 
-@pytest.mark.parametrize("name", ["run", "run.csv", "run.processes.csv"])
+@pytest.mark.parametrize(
+    ("name", "gpus", "processes"),
+    [
+        ("run", "run.csv", "run.processes.csv"),
+        ("run.csv", "run.csv", "run.processes.csv"),
+        ("run.processes.csv", "run.csv", "run.processes.csv"),
+        ("v1.2", "v1.2.csv", "v1.2.processes.csv"),
+        ("run.part0001.csv.gz", "run.part0001.csv.gz", "run.part0001.processes.csv.gz"),
+    ],
+)
 def test_a_log_is_named_by_either_of_its_files_or_by_neither_ending(
-    tmp_path: Path, name: str
+    tmp_path: Path, name: str, gpus: str, processes: str
 ) -> None:
-    expected = LogFiles(tmp_path / "run.csv", tmp_path / "run.processes.csv")
-
-    assert log_files(tmp_path / name) == expected
-    assert log_files(str(tmp_path / name)) == expected
-
-
-def test_a_dot_in_a_name_is_part_of_it(tmp_path: Path) -> None:
-    assert log_files(tmp_path / "v1.2").gpus.name == "v1.2.csv"
-
-
-def test_a_compressed_part_is_a_log_of_its_own(tmp_path: Path) -> None:
-    files = log_files(tmp_path / "run.part0001.csv.gz")
-
-    assert (files.gpus.name, files.processes.name) == (
-        "run.part0001.csv.gz",
-        "run.part0001.processes.csv.gz",
-    )
+    expected = LogFiles(tmp_path / gpus, tmp_path / processes)
+    assert log_files(tmp_path / name) == log_files(str(tmp_path / name)) == expected
 
 
 @pytest.mark.parametrize(
@@ -130,10 +130,7 @@ def test_a_file_that_a_rotation_left_under_two_names_is_one_part(tmp_path: Path)
 def test_a_name_with_signs_of_a_pattern_means_itself(tmp_path: Path) -> None:
     touch(tmp_path, "r*n[1].part0001.csv", "run1.part0001.csv", "r*n[1].csv")
 
-    assert [gpus for gpus, _ in listed(tmp_path, "r*n[1]")] == [
-        "r*n[1].part0001.csv",
-        "r*n[1].csv",
-    ]
+    assert [gpus for gpus, _ in listed(tmp_path, "r*n[1]")] == ["r*n[1].part0001.csv", "r*n[1].csv"]
 
 
 def test_where_there_is_nothing_there_are_no_parts(tmp_path: Path) -> None:
@@ -147,3 +144,31 @@ def test_a_number_that_any_file_has_is_in_use(tmp_path: Path) -> None:
 
     assert part_numbers(files) == [3, 12]
     assert numbered(files, 13) == log_files(tmp_path / "run.part0013.csv")
+
+
+@pytest.mark.parametrize(
+    ("host", "named"),
+    [
+        ("ada-07", "-ada-07"),
+        ("ada-07.cluster.example", "-ada-07"),
+        # There is no usable name.
+        ("", ""),
+        ("../..", ""),
+    ],
+)
+def test_a_log_that_nobody_named_tells_the_machine_and_the_moment(host: str, named: str) -> None:
+    assert re.fullmatch(rf"gpumon{named}-2023111[45]-\d{{6}}\.csv", default_name(host, NOON))
+
+
+def test_a_directory_that_is_not_there_yet_is_no_file(tmp_path: Path) -> None:
+    asked = f"{tmp_path}/new/"
+    assert log_path(asked, "ada-07", NOON) == asked + default_name("ada-07", NOON)
+    assert log_path(str(tmp_path / "new"), "ada-07", NOON) == str(tmp_path / "new")
+
+
+@given(st.text())
+def test_whatever_the_machine_is_called_its_log_is_one_plain_name(host: str) -> None:
+    name = default_name(host, NOON)
+    assert re.fullmatch(r"gpumon[\w-]*\.csv", name, re.ASCII)
+    assert len(name) < 100
+    assert log_files(name).gpus.name == name

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import os
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -19,7 +17,16 @@ from gpumon.recording.recorder import Recorder
 from gpumon.recording.recording import RecordingError
 from tests.build import NOON
 from tests.clock import HandClock
-from tests.recording.csv.reading import assert_read_back, read_whole, times_of, write_log
+from tests.known import known
+from tests.recording.csv.reading import (
+    assert_read_back,
+    change_cells,
+    opened,
+    pack,
+    read_whole,
+    times_of,
+    write_log,
+)
 from tests.recording.csv.several import of_host, ticks, write_several
 
 if TYPE_CHECKING:
@@ -41,8 +48,7 @@ def assert_is(tape: CsvRecording, host: str, seconds: list[int]) -> None:
     """Check that a recording has a host's samples of these seconds, and no others."""
     assert [round(time - NOON) for time in times_of(tape)] == seconds
     for second in seconds:
-        found = tape.at(NOON + second)
-        assert found is not None
+        found = known(tape.at(NOON + second))
         assert_read_back(found, as_host(host, of_host(host, second)))
 
 
@@ -71,8 +77,7 @@ def test_a_host_that_goes_and_comes_back_has_a_gap(tmp_path: Path) -> None:
     with closing(open_log(path, "gpu-02")) as tape:
         assert_is(tape, "gpu-02", [*range(500), *range(800, 900)])
         # In the gap the last sample before it is the newest.
-        found = tape.at(NOON + 700)
-        assert found is not None
+        found = known(tape.at(NOON + 700))
         assert found.time == pytest.approx(NOON + 499)
         # The events of the whole log are those of the host.
         read_whole(tape)
@@ -132,8 +137,7 @@ def test_a_host_that_is_only_in_later_parts_or_only_in_older_ones_is_found(tmp_p
     for name, seconds, there in zip(names, thirds, hosts, strict=True):
         write_several(tmp_path / f"{name}.csv", ticks(dict.fromkeys(sorted(there), LONG), seconds))
     for old in list(tmp_path.glob("run.part0002*.csv")):
-        old.with_name(f"{old.name}.gz").write_bytes(gzip.compress(old.read_bytes()))
-        old.unlink()
+        pack(old)
     for host, seconds in (("gpu-01", LONG), ("gpu-02", thirds[1]), ("gpu-03", thirds[0])):
         with closing(open_log(tmp_path / "run.csv", host)) as tape:
             assert_is(tape, host, [*seconds])
@@ -156,8 +160,7 @@ def test_a_log_of_one_machine_knows_its_name_and_nvidia_smi_does_not(tmp_path: P
     with closing(open_log(path)) as tape, closing(open_log(path, "gpu-01.example")) as named:
         assert times_of(tape) == times_of(named)
         # Its list of processes names no host.
-        found = named.at(NOON + 10)
-        assert found is not None
+        found = known(named.at(NOON + 10))
         assert_read_back(found, of_host("gpu-01", 10))
     with pytest.raises(RecordingError, match=r"no sample of box: it has gpu-01\.example\."):
         open_log(path, "box")
@@ -180,18 +183,15 @@ def test_damage_to_one_host_leaves_the_others_whole(tmp_path: Path) -> None:
 
 def test_the_damage_of_a_host_is_told_with_its_lines(tmp_path: Path) -> None:
     path = write_several(tmp_path / "run.csv", ticks(ALWAYS, range(60)))
-    lines = path.read_bytes().split(b"\n")
-    memory = lines[0].split(b",").index(b"memory.used [MiB]")
+    lines = path.read_bytes().splitlines()
     of_second = [place for place, line in enumerate(lines) if line.endswith(b",gpu-02")]
-    for place, cell in ((of_second[20], b"x"), (of_second[30], b"x"), (of_second[40], b"-5")):
-        cells = lines[place].split(b",")
-        cells[memory] = cell
-        lines[place] = b",".join(cells)
-    path.write_bytes(b"\n".join(lines))
-    with closing(open_log(path, "gpu-01")) as tape:
+    wrong = {20: "x", 30: "x", 40: "-5"}
+    memory = "memory.used [MiB]"
+    change_cells(path, *((of_second[at] - 1, memory, cell) for at, cell in wrong.items()))
+    with opened(path, "gpu-01") as tape:
         read_whole(tape)
         assert tape.damage == ""
-    with closing(open_log(path, "gpu-02")) as tape:
+    with opened(path, "gpu-02") as tape:
         read_whole(tape)
         assert f"run.csv has 2 damaged lines, the first is line {of_second[20] + 1};" in tape.damage
         assert "run.csv has 1 line with values that no GPU can have" in tape.damage
@@ -276,12 +276,3 @@ def test_each_rotated_part_has_whole_samples_and_the_lists_of_all_hosts(tmp_path
             assert lines_by_host(lists).keys() == ALWAYS.keys()
     with closing(open_log(tmp_path / "run.csv", "gpu-1")) as tape:
         assert_is(tape, "gpu-1", [*range(200)])
-
-
-def test_nobody_else_may_read_it(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        record(tmp_path / "run.csv", range(1))
-    finally:
-        os.umask(before)
-    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from contextlib import redirect_stderr
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -148,6 +149,15 @@ def printed(*paths: Path, by: str = "gpu", **options: Any) -> str:
     out = io.StringIO()
     assert print_report([*map(str, paths)], by=by, out=out, **options) == 0
     return out.getvalue()
+
+
+def refused(*paths: Path, status: int = 1, **options: Any) -> str:
+    """What is said where there is no report: lines on standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stderr(err):
+        assert print_report([*map(str, paths)], out=out, **options) == status
+    assert out.getvalue() == ""
+    return err.getvalue()
 
 
 def lines_of(told: dict[str, Any], key: str) -> dict[Any, dict[str, Any]]:

@@ -28,13 +28,13 @@ NOBODY = allocated(0)
 
 def log(path: Path, spans: Iterable[tuple[int, Row, int]]) -> Path:
     """A log of a GPU: seconds, to whom it is allocated then, and its number of processes."""
-    rows, lists = [], [use(START - 1e5, 0)]
+    rows, lists = [], [use(0, at=START - 1e5)]
     second = 0
     for seconds, row, processes in spans:
         for _ in range(seconds):
             own = {"processes": processes, "power.draw [W]": 100, "utilization.gpu [%]": 0}
-            rows.append(sample(START + second, second) | own | row)
-            lists += [use(START + second, second, user="bo", slurm_job="7")] * bool(processes)
+            rows.append(sample(second) | own | row)
+            lists += [use(second, user="bo", slurm_job="7")] * bool(processes)
             second += 1
     return write(path, [*rows, rows[-1] | {"at": START + second, "elapsed [s]": second}], lists)
 
@@ -147,7 +147,7 @@ def test_gpus_with_one_job_at_a_time_have_the_hours_of_all_jobs(
 ) -> None:
     rows, lists, _ = drawn
     one = [row | (ANN if row["allocations"] == 2 else {}) for row in rows]
-    path = write(tmp_path / "run.csv", one, [use(START - 1e5, 0), *lists])
+    path = write(tmp_path / "run.csv", one, [use(0, at=START - 1e5), *lists])
     total = report(path)["total"]
     assume(total["allocated_hours"])
     for by in ("user", "job"):

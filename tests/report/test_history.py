@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import re
 import shutil
@@ -20,7 +18,7 @@ from gpumon.recording.archive import Archive
 from gpumon.report.figures import BY
 from gpumon.report.output import print_report
 from tests.recording.archive.archives import archived, demo_samples, segments
-from tests.report.logs import write_log
+from tests.report.logs import report, write_log
 from tests.report.test_parallel import watch_parts
 
 if TYPE_CHECKING:
@@ -32,20 +30,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 FOREVER = "1970-01-02"
-
-
-def report(archive: Archive, by: str = "gpu", **options: Any) -> dict[str, Any]:
-    out = io.StringIO()
-    assert print_report([], history=archive, by=by, form="json", out=out, **options) == 0
-    told: dict[str, Any] = json.loads(out.getvalue())
-    return told
-
-
-def of_log(path: Path, by: str, **options: Any) -> dict[str, Any]:
-    out = io.StringIO()
-    assert print_report([str(path)], by=by, form="json", out=out, **options) == 0
-    told: dict[str, Any] = json.loads(out.getvalue())
-    return told
 
 
 def about(told: object) -> object:
@@ -77,8 +61,8 @@ def test_a_history_has_the_figures_of_a_log_of_the_same_time(
     both: tuple[Path, Archive], by: str
 ) -> None:
     log, archive = both
-    told = report(archive, by, first=FOREVER)
-    expected = of_log(log, by, first=FOREVER)
+    told = report(history=archive, by=by, first=FOREVER)
+    expected = report(log, by=by, first=FOREVER)
     for line in told["lines"] + expected["lines"]:
         # Logs do not have it.
         line.pop("serial", None)
@@ -94,7 +78,9 @@ def test_a_part_of_the_time_has_the_figures_of_that_of_a_log(
     log, archive = both
     now = samples[-1].time
     span = {"first": "-40m", "last": "-5m", "now": now}
-    assert report(archive, "user", **span)["lines"] == about(of_log(log, "user", **span)["lines"])
+    assert report(history=archive, by="user", **span)["lines"] == about(
+        report(log, by="user", **span)["lines"]
+    )
 
 
 def count_in_parts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
@@ -124,11 +110,13 @@ def late(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_jobs_that_are_known_late_are_the_same_in_several_processes(
     hour: Path, late: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = report(Archive(late), "job", first=FOREVER)["lines"]
-    at_once = {line["job"] for line in report(Archive(hour), "job", first=FOREVER)["lines"]}
+    expected = report(history=Archive(late), by="job", first=FOREVER)["lines"]
+    at_once = {
+        line["job"] for line in report(history=Archive(hour), by="job", first=FOREVER)["lines"]
+    }
     assert at_once & {line["job"] for line in expected}
     counted = count_in_parts(monkeypatch)
-    assert report(Archive(late), "job", first=FOREVER)["lines"] == about(expected)
+    assert report(history=Archive(late), by="job", first=FOREVER)["lines"] == about(expected)
     assert counted == [True]
 
 
@@ -137,16 +125,16 @@ def test_counted_in_several_processes_the_figures_are_the_same(
     hour: Path, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     archive = Archive(hour)
-    alone = report(archive, by, first=FOREVER)
+    alone = report(history=archive, by=by, first=FOREVER)
     counted = count_in_parts(monkeypatch)
-    assert report(archive, by, first=FOREVER)["lines"] == about(alone["lines"])
+    assert report(history=archive, by=by, first=FOREVER)["lines"] == about(alone["lines"])
     assert counted == [True]
 
 
 def test_without_a_time_it_is_the_last_day(tmp_path: Path, samples: Sequence[Snapshot]) -> None:
     day_before = [TimeShift(-86400 * 1.5).snapshot(one) for one in samples[:60]]
     archive = Archive(archived(tmp_path / "history", [*day_before, *samples[:120]]))
-    told = report(archive, now=samples[119].time)
+    told = report(history=archive, now=samples[119].time)
     assert told["lines"][0]["covered_hours"] == pytest.approx(238 / 3600, rel=0.05)
     assert told["notes"][0].startswith(f"From the history of ada-07, {archive.folder}: ")
     assert told["notes"][0].endswith(" to now.")
@@ -166,7 +154,7 @@ def test_what_is_damaged_is_left_out_and_said(tmp_path: Path, samples: Sequence[
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 0xFF
     path.write_bytes(data)
-    told = report(Archive(folder), now=samples[399].time)
+    told = report(history=Archive(folder), now=samples[399].time)
     assert "A part of the history is damaged, and left out." in told["notes"]
     assert 0.8 < told["lines"][0]["covered_hours"] / (798 / 3600) < 1
 
@@ -181,7 +169,7 @@ def test_damage_that_another_process_meets_is_said(
     data[len(data) * 5 // 6] ^= 0xFF
     path.write_bytes(data)
     counted = count_in_parts(monkeypatch)
-    told = report(Archive(folder), first=FOREVER)
+    told = report(history=Archive(folder), first=FOREVER)
     assert counted
     assert "A part of the history is damaged, and left out." in told["notes"]
 

@@ -29,7 +29,7 @@ from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.recording.csv.several import write_several
 from tests.report.logs import printed, report, write_log
 from tests.report.page import PAGE
-from tests.report.test_adding_up import START, Row, iso, logs, sample, use, write
+from tests.report.test_adding_up import BEFORE_ALL, START, Row, iso, logs, sample, use, write
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,8 +151,8 @@ def test_a_task_has_its_processes_by_its_name_and_by_the_number_that_slurm_gave_
     for at in range(41):
         has = (1, "slurm 88_3=91", "ann") if at >= late else (0, None, None)
         own = {"processes": 1, **dict(zip(names, has, strict=True))}
-        rows.append(sample(START + at, at) | own)
-        lists.append(use(START + at, at) | {"sm [%]": 50, "slurm_job": process_job})
+        rows.append(sample(at) | own)
+        lists.append(use(at) | {"sm [%]": 50, "slurm_job": process_job})
     path = write(tmp_path / "run.csv", rows, lists)
     (line,) = job_report(path, job=ChosenJob(asked))["lines"]
     assert seconds(line, "allocated", "unused_allocated") == [40 - late, 0]
@@ -294,11 +294,7 @@ def test_the_epilog_leaves_a_mail_that_slurmd_neither_waits_for_nor_kills(tmp_pa
     ],
 )
 def test_what_cannot_be_reported_is_a_sentence(
-    arguments: list[str],
-    status: int,
-    said: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    arguments: list[str], status: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = [host_log(tmp_path, host, 50) for host in ("gpu-01", "gpu-02")]
     try:
@@ -342,8 +338,7 @@ def test_a_job_alone_has_the_figures_that_it_has_among_all_and_time_ranges_add_u
     tmp_path: Path, drawn: tuple[list[Row], list[Row], list[float]], chosen: str
 ) -> None:
     rows, lists, splits = drawn
-    first = use(START - 1e5, 0) | {"used_gpu_memory [MiB]": 0, "sm [%]": 0, "cpu [%]": 0}
-    path = write(tmp_path / "run.csv", rows, of_job([first, *lists]))
+    path = write(tmp_path / "run.csv", rows, of_job([BEFORE_ALL, *lists]))
 
     def lines(job: ChosenJob | None, since: float | None, until: float | None) -> Any:
         out = io.StringIO()
@@ -383,6 +378,6 @@ def test_cells_that_contradict_each_other_are_no_accident(
 ) -> None:
     names = ("allocations", "allocated.jobs", "allocated.users")
     row = dict(zip(names, allocated, strict=True)) | {"processes": 0}
-    rows = [sample(START + at, at) | row for at in range(6)]
-    path = write(tmp_path / "run.csv", rows, [use(START - 1e5, 0)])
+    rows = [sample(at) | row for at in range(6)]
+    path = write(tmp_path / "run.csv", rows, [use(0, at=START - 1e5)])
     assert f"GPU-hours: {said}\n" in printed(path, by="job", job=JOB)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import signal
 import subprocess
@@ -23,6 +21,7 @@ from gpumon.report import output, parallel
 from gpumon.report.reading import HostChoice, find_logs
 from gpumon.report.window import TimeWindow
 from tests.build import GIB, gpu, process, snapshot
+from tests.report import logs
 from tests.report.logs import chaos, eventful_night, write_log
 from tests.screen import PATIENCE
 
@@ -85,19 +84,7 @@ def of_gpus(indices: set[int], samples: Iterator[Sample]) -> Iterator[Sample]:
 
 def report(path: Path, by: str, monkeypatch: pytest.MonkeyPatch, least: int, **bounds: str) -> Any:
     monkeypatch.setattr(output, "PART_BYTES", least)
-    out = io.StringIO()
-    assert (
-        output.print_report(
-            [str(path)],
-            by=by,
-            form="json",
-            out=out,
-            first=bounds.get("first"),
-            last=bounds.get("last"),
-        )
-        == 0
-    )
-    return json.loads(out.getvalue())
+    return logs.report(path, by=by, **bounds)
 
 
 def _iso(at: float) -> str:
@@ -272,10 +259,10 @@ def test_a_gpu_that_comes_later_is_not_lost(tmp_path: Path) -> None:
 
 
 def test_short_logs_are_read_in_one_process(day: Path) -> None:
-    logs = find_logs([str(day)])
+    found = find_logs([str(day)])
     size = log_files(day).gpus.stat().st_size
     for least in (size, size // 2 + 1):
-        assert parallel.tally_parts(logs, "gpu", TimeWindow(), HostChoice(), least) is None
+        assert parallel.tally_parts(found, "gpu", TimeWindow(), HostChoice(), least) is None
 
 
 PROGRAM = """

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import io
-import json
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
 import msgspec
 import pytest
 
 from gpumon.model.processes import Workload
-from gpumon.report.output import print_report
 from tests.build import GIB, gpu, process, snapshot
-from tests.report.logs import write_log
+from tests.report.logs import report, write_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -120,13 +117,6 @@ def _process(pid: int, random: Random) -> GpuProcess:
     return msgspec.structs.replace(made, place=Workload(slurm_job=str(pid % 4)))
 
 
-def reported(log: Path, by: str) -> list[dict[str, Any]]:
-    out = io.StringIO()
-    assert print_report([str(log)], by=by, form="json", out=out) == 0
-    lines: list[dict[str, Any]] = json.loads(out.getvalue())["lines"]
-    return lines
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_the_report_says_what_sql_says(seed: int, tmp_path: Path) -> None:
@@ -142,7 +132,9 @@ def test_the_report_says_what_sql_says(seed: int, tmp_path: Path) -> None:
             answer = database.execute(question)
             (_, *keys) = [column[0] for column in answer.description or ()]
             expected = {str(subject): values for subject, *values in answer.fetchall()}
-            lines = {str(line[name]).removeprefix("slurm "): line for line in reported(log, by)}
+            lines = {
+                str(line[name]).removeprefix("slurm "): line for line in report(log, by=by)["lines"]
+            }
             assert lines.keys() == expected.keys()
             for subject, values in expected.items():
                 found = [lines[subject][key] for key in keys]

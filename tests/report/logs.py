@@ -9,8 +9,10 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 
 from gpumon.makers.demo import DemoSource
+from gpumon.model.processes import Workload
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.rows import GpuRows, ProcessRows
 from gpumon.report.output import print_report
@@ -94,7 +96,7 @@ def eventful_night(start: float) -> Iterator[Sample]:
 
 
 def chaos(seed: int, start: float) -> Iterator[Sample]:
-    """Two cards at no steady pace, whose users come and go and whose values are anything."""
+    """Two cards at no steady pace, whose jobs come and go and whose values are anything."""
     random = Random(seed)
     elapsed, energy = 0.0, 1e6
     here: list[int] = []
@@ -113,12 +115,15 @@ def chaos(seed: int, start: float) -> Iterator[Sample]:
             for index in range(2)
         ]
         processes = tuple(
-            process(
-                pid,
-                user="ann" if pid < 3 else "bo",
-                gpus=((0,), (1,), (0, 1))[pid % 3],
-                sm=random.choice((0, 10, 80)),
-                memory_used=random.randrange(10) * GIB,
+            msgspec.structs.replace(
+                process(
+                    pid,
+                    user="ann" if pid < 3 else "bo",
+                    gpus=((0,), (1,), (0, 1))[pid % 3],
+                    sm=random.choice((0, 10, 80)),
+                    memory_used=random.randrange(10) * GIB,
+                ),
+                place=Workload(slurm_job=str(pid % 4)),
             )
             for pid in here
         )
@@ -163,3 +168,12 @@ def refused(*paths: Path, status: int = 1, **options: Any) -> str:
 def lines_of(told: dict[str, Any], key: str) -> dict[Any, dict[str, Any]]:
     """The lines of a report in JSON by one of their figures."""
     return {line[key]: line for line in told["lines"]}
+
+
+def about(told: Any, rel: float = 1e-6, least: float | None = None) -> Any:
+    """The same figures, but for the order in which numbers were added, or for what is given."""
+    if isinstance(told, float):
+        return pytest.approx(told, rel=rel, abs=least)
+    if isinstance(told, dict):
+        return {key: about(value, rel, least) for key, value in told.items()}
+    return [about(one, rel, least) for one in told] if isinstance(told, list) else told

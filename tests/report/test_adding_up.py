@@ -6,6 +6,8 @@ import gzip
 import io
 import json
 import zlib
+from array import array
+from collections import Counter
 from datetime import datetime, timezone
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 from gpumon.recording.csv import index
 from gpumon.report.figures import BY
 from gpumon.report.output import print_report
+from gpumon.report.sums import Sum, Sums
 from tests.known import known
 from tests.recording.csv.reading import change_cells, opened, pack, read_whole, times_of
 from tests.report.logs import refused, report
@@ -599,6 +602,54 @@ def test_a_launcher_with_a_gpu_of_its_own_is_part_of_its_job(tmp_path: Path) -> 
 
 
 # Files that are cut or corrupt.
+
+
+# How sums are added up: each field by its type.
+
+
+def _filled(total: Sum, number: int = 1) -> Any:
+    """A sum with another value in each of its fields."""
+    for name in total.__struct_fields__:
+        value = getattr(total, name)
+        number += 1
+        if isinstance(value, Sum):
+            _filled(value, number)
+        elif isinstance(value, Counter):
+            value[79] = number
+        elif isinstance(value, dict):
+            value["heat"] = float(number)
+        elif isinstance(value, array):
+            value[number] = float(number)
+        else:
+            setattr(total, name, bool(number) if value is False else number)
+    return total
+
+
+def test_no_field_is_lost_when_sums_are_joined() -> None:
+    total = Sums()
+    for other in (_filled(Sums()), Sums()):
+        total.join(other)
+        assert total == _filled(Sums())
+
+
+def test_a_subject_gets_its_share_of_the_energy_and_all_of_the_time() -> None:
+    total, whole = Sums(), _filled(Sums())
+    total.join(whole, 0.5)
+    for name in total.__struct_fields__:
+        part = getattr(total, name)
+        if hasattr(part, "joules"):
+            assert part.joules == getattr(whole, name).joules / 2
+            part.joules *= 2
+    assert total == whole
+
+
+def test_the_first_and_last_time_and_the_peak_are_those_of_both() -> None:
+    total, other = Sums(first=5.0, last=6.0, ecc=1), Sums(first=4.0, last=5.0, ecc=2)
+    total.memory.add(10.0, 1.0)
+    other.memory.add(20.0, 3.0)
+    total.join(other)
+    assert (total.first, total.last, total.ecc) == (4.0, 6.0, 3)
+    assert (total.memory.peak, total.memory.mean) == (20.0, 17.5)
 
 
 def long_log(path: Path, seconds: int = 3000) -> Path:

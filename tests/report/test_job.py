@@ -26,8 +26,9 @@ from gpumon.report.chosen_job import ChosenJob, chosen_job
 from gpumon.report.figures import figures_of
 from gpumon.report.output import print_report
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.known import known
 from tests.recording.csv.several import write_several
-from tests.report.logs import printed, report, write_log
+from tests.report.logs import printed, refused, report, write_log
 from tests.report.page import PAGE
 from tests.report.test_adding_up import BEFORE_ALL, START, Row, iso, logs, sample, use, write
 
@@ -108,36 +109,24 @@ def test_a_log_of_several_hosts_and_logs_of_each_say_the_same(tmp_path: Path) ->
     assert [line["host"] for line in only["lines"]] == ["gpu-02"]
 
 
+@pytest.mark.parametrize("asked", ["88_", "0x1", "88 ", "", "1" * 11, "\u0661"])
+def test_what_is_no_number_of_a_job_is_none(asked: str) -> None:
+    assert chosen_job(asked) is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "found"),
-    [
-        ("88", ["88", "88_3", "88_4", "88+0"]),
-        ("88_3", ["88_3"]),
-        ("88+0", ["88+0"]),
-        ("8", []),
-        ("88_", None),
-        ("0x1", None),
-        ("88 ", None),
-        ("", None),
-        ("1" * 11, None),
-        ("\u0661", None),
-    ],
+    [("88", ["88", "88+0", "88_3", "88_4"]), ("88_3", ["88_3"]), ("88+0", ["88+0"]), ("8", [])],
 )
-def test_a_number_is_all_parts_of_a_job(
-    asked: str, found: list[str] | None, tmp_path: Path
-) -> None:
-    job = chosen_job(asked)
-    assert (job is None) == (found is None)
-    if job is None or found is None:
-        return
+def test_a_number_is_all_parts_of_a_job(asked: str, found: list[str], tmp_path: Path) -> None:
     jobs = ["88", "88_3", "88_4", "88+0", "881", "188"]
     paths = [host_log(tmp_path, f"of {each}", 50, each) for each in jobs]
     if not found:
-        assert print_report([*map(str, paths)], by="job", job=job) == 1
+        assert refused(*paths, by="job", job=chosen_job(asked))
         return
-    hosts = [line["host"] for line in job_report(*paths, job=job)["lines"]]
-    assert hosts == sorted(f"of {each}" for each in found)
+    lines = job_report(*paths, job=known(chosen_job(asked)))["lines"]
+    assert [line["host"] for line in lines] == [f"of {each}" for each in found]
 
 
 @pytest.mark.parametrize("asked", ["88", "88_3", "91"])

@@ -339,14 +339,14 @@ def sums_of(found: dict[str, Any]) -> dict[tuple[object, ...], float]:
     return sums
 
 
-def assert_adds_up(paths: Sequence[Path], splits: Sequence[float], by: str) -> None:
-    def sums(first: str | None = None, last: str | None = None) -> dict[tuple[object, ...], float]:
+def assert_adds_up(paths: Sequence[Path], splits: Sequence[float], by: str, **options: Any) -> None:
+    def sums(first: str | None, last: str | None) -> dict[tuple[object, ...], float]:
         out = io.StringIO()
-        options: dict[str, Any] = {"by": by, "form": "json", "first": first, "last": last}
-        is_empty = print_report([*map(str, paths)], out=out, now=START + 1e6, **options)
+        asked = {"by": by, "form": "json", "first": first, "last": last, **options}
+        is_empty = print_report([*map(str, paths)], out=out, now=START + 1e6, **asked)
         return {} if is_empty else sums_of(json.loads(out.getvalue()))
 
-    whole = sums()
+    whole = sums(None, None)
     ends = [None, *(iso(START + split) for split in sorted(set(splits))), None]
     parts = [sums(first, last) for first, last in pairwise(ends)]
     total: dict[tuple[object, ...], float] = dict.fromkeys(whole, 0.0)

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Snapshot
     from tests.report.logs import Sample
 
@@ -49,16 +48,9 @@ TEN_MINUTES = range(0, 600, 10)
 def busy(seconds: Iterable[float], *, host: str = "ada-07", **options: Any) -> list[Sample]:
     """One card at 50 % and 360 W, with ann's process, at some seconds after noon."""
     processes = options.pop("processes", (process(sm=50),))
-    card = {"utilization_gpu": 50, "power_draw": 360.0, "energy": None, **options}
-    return [
-        (
-            replace(
-                snapshot(NOON + second, gpu(**card), processes=processes), host=Host(name=host)
-            ),
-            float(second),
-        )
-        for second in seconds
-    ]
+    card = gpu(**{"utilization_gpu": 50, "power_draw": 360.0, "energy": None, **options})
+    samples = ((snapshot(NOON + at, card, processes=processes), float(at)) for at in seconds)
+    return [(replace(taken, host=Host(name=host)), at) for taken, at in samples]
 
 
 @pytest.fixture
@@ -85,14 +77,13 @@ def test_energy_without_a_counter_is_power_times_time(hour: Path) -> None:
     assert line["gaps"] == 0
 
 
-def test_a_gap_counts_for_nothing_and_is_said(tmp_path: Path) -> None:
-    seconds = [*range(0, 100, 10), *range(1000, 1100, 10)]
-    log = write_log(tmp_path / "a.csv", busy(seconds))
-    [line] = report(log)["lines"]
+def test_a_gap_counts_for_nothing_and_is_said(log: Callable[..., Path]) -> None:
+    path = log([*range(0, 100, 10), *range(1000, 1100, 10)])
+    [line] = report(path)["lines"]
     assert line["covered_hours"] * 3600 == pytest.approx(90 + 25 + 90, abs=0.01)
     assert line["gaps"] == 1
     assert line["gap_hours"] * 3600 == pytest.approx(910 - 25, abs=0.01)
-    assert "a gap, together at most 14m per GPU" in printed(log)
+    assert "a gap, together at most 14m per GPU" in printed(path)
 
 
 @pytest.mark.parametrize("moves", [(3600, 0), (-3600, 3600), (-3600, 0)])
@@ -100,7 +91,7 @@ def test_a_clock_that_was_set_is_no_gap(tmp_path: Path, moves: tuple[float, floa
     told = [
         (replace(one, time=one.time + moved), second)
         for one, second in busy(range(0, 1000, 10))
-        for moved in [0 if second < 300 else moves[0] if second < 700 else moves[1]]
+        for moved in [0 if second < 300 else moves[second >= 700]]
     ]
     [line] = report(write_log(tmp_path / "a.csv", told))["lines"]
     assert line["covered_hours"] * 3600 == pytest.approx(990, abs=0.01)
@@ -112,10 +103,10 @@ def test_a_log_that_changes_its_pace_has_no_gap(log: Callable[..., Path]) -> Non
     assert line["gaps"] == 0
 
 
-def test_only_what_lies_between_from_and_to_counts(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "a.csv", busy(range(0, 7200, 10)))
+def test_only_what_lies_between_from_and_to_counts(log: Callable[..., Path]) -> None:
+    path = log(range(0, 7200, 10))
     for by in BY:
-        [line] = report(log, by=by, first="-1h", last="-30m", now=NOON + 7000)["lines"]
+        [line] = report(path, by=by, first="-1h", last="-30m", now=NOON + 7000)["lines"]
         assert line["energy_kwh"] == pytest.approx(0.18)
         assert line["gpu_hours"] == pytest.approx(0.5)
 
@@ -143,13 +134,14 @@ def test_logs_that_overlap_count_once(tmp_path: Path) -> None:
         assert line["present_hours"] == pytest.approx(1, abs=0.003)
 
 
-def test_the_same_card_numbers_of_different_hosts_are_kept_apart(tmp_path: Path) -> None:
-    one = write_log(tmp_path / "a.csv", busy(range(0, 3601, 10)))
+def test_the_same_card_numbers_of_different_hosts_are_kept_apart(
+    tmp_path: Path, hour: Path
+) -> None:
     two = write_log(tmp_path / "b.csv", busy(range(0, 1801, 10), host="bob-01"))
     for by in BY:
-        hours = {line["host"]: line["gpu_hours"] for line in report(two, one, by=by)["lines"]}
+        hours = {line["host"]: line["gpu_hours"] for line in report(two, hour, by=by)["lines"]}
         assert hours == {"ada-07": 1, "bob-01": 0.5}
-    assert "bob-01" in printed(one, two, width=80)
+    assert "bob-01" in printed(hour, two, width=80)
 
 
 @pytest.mark.slow
@@ -232,14 +224,9 @@ def test_the_energy_of_a_shared_card_goes_by_sm_share(
 
 
 def test_a_job_that_was_looked_up_late_is_one_job(tmp_path: Path) -> None:
-    def placed(pid: int, second: int) -> GpuProcess:
-        place = Workload(slurm_job="88123") if second >= 20 else None
-        return replace(process(pid), place=place)
-
-    samples = [
-        (snapshot(NOON + second, processes=(placed(1, second), placed(2, second))), float(second))
-        for second in range(0, 3601, 10)
-    ]
+    placed = [replace(process(pid), place=Workload(slurm_job="88123")) for pid in (1, 2)]
+    samples = busy([0, 10], processes=(process(1), process(2)))
+    samples += busy(range(20, 3601, 10), processes=tuple(placed))
     [line] = report(write_log(tmp_path / "a.csv", samples), by="job")["lines"]
     assert (line["job"], line["processes"]) == ("slurm 88123", 2)
     assert line["gpu_hours"] == pytest.approx(1, abs=0.01)
@@ -308,11 +295,11 @@ def smi(tmp_path: Path) -> Path:
 def test_what_nvidia_smi_wrote_is_told_by_card(tmp_path: Path) -> None:
     told = report(smi(tmp_path))
     lines = lines_of(told, "index")
-    for card in range(2):
-        assert lines[card]["energy_kwh"] == pytest.approx(0.18)
-        assert lines[card]["gpu_hours"] is None
-        assert lines[card]["xids"] is lines[card]["host"] is None
-        assert lines[card]["lost_hours"] == 0
+    assert sorted(lines) == [0, 1]
+    for line in lines.values():
+        assert line["energy_kwh"] == pytest.approx(0.18)
+        assert line["gpu_hours"] is line["xids"] is line["host"] is None
+        assert line["lost_hours"] == 0
     assert lines[0]["idle_hours"] == lines[1]["busy_hours"] == 0.5
     assert any("No processes were logged" in sentence for sentence in told["notes"])
 
@@ -378,26 +365,23 @@ def test_columns_that_found_no_room_are_named(heat: Path, by: str) -> None:
     assert [one for one in headings if one not in shown] == left_out != []
 
 
-def test_small_amounts_do_not_round_away(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "a.csv", busy(range(0, 97, 12)))
-    shown = printed(log)
+def test_small_amounts_do_not_round_away(log: Callable[..., Path]) -> None:
+    path = log(range(0, 97, 12))
+    shown = printed(path)
     first, headings, line, *_ = shown.splitlines()
     told = dict(zip(headings.split(), line.replace("H100 80GB HBM3", "H100").split(), strict=True))
     assert told["COVERED"] == told["GPU-H"] == "1m36s"
     assert (told["Wh"], "kWh" in shown) == ("9.60", False)
-    day = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(NOON))
-    assert first.endswith(
-        f"{day} to {time.strftime('%H:%M:%S', time.localtime(NOON + 96))} (1m36s)"
-    )
-    shown = printed(log, by="user")
+    last = time.strftime("%H:%M:%S", time.localtime(NOON + 96))
+    assert first.endswith(f"{day_and_time(NOON)} to {last} (1m36s)")
+    shown = printed(path, by="user")
     assert "Wh is an estimate" in shown
     assert "kWh" not in shown
 
 
 def test_when_a_line_was_seen_is_told_where_lines_differ(tmp_path: Path) -> None:
-    samples = busy(range(0, 3601, 10))
-    log = write_log(tmp_path / "a.csv", samples)
-    assert "FIRST" not in printed(log)
+    samples = busy(HOUR)
+    assert "FIRST" not in printed(write_log(tmp_path / "a.csv", samples))
     bo = process(2, user="bo", sm=10)
     both = [
         (replace(one, processes=(*one.processes, bo)) if at >= 1800 else one, at)
@@ -663,20 +647,19 @@ def test_a_name_that_the_system_refuses_is_told(command: list[str], name: str) -
 
 @pytest.mark.slow
 def test_what_was_spent_on_little_work_is_told_with_its_energy(tmp_path: Path) -> None:
-    def night() -> Iterator[Sample]:
-        # Half an hour busy but empty, half an hour of real work; then as long idle, and slowed.
-        for taken, elapsed in busy(range(0, 7201, 10)):
-            second = int(elapsed)
-            values: dict[str, object] = {"utilization_gpu": 100, "sm_active": 80.0}
-            if second < 1800:
-                values = {"utilization_gpu": 100, "sm_active": 10.0}
-            elif 3600 <= second < 5400:
-                values = {"utilization_gpu": 0, "sm_active": 0.0}
-            elif second >= 5400:
-                values |= {"clock_event_reasons": 0x80}
-            yield changed(taken, 0, **values), elapsed
-
-    log = write_log(tmp_path / "a.csv", night())
+    # Half an hour busy but empty, half an hour of real work; then as long idle, and slowed.
+    full = {"utilization_gpu": 100, "sm_active": 80.0}
+    spells = [
+        {"utilization_gpu": 100, "sm_active": 10.0},
+        full,
+        {"utilization_gpu": 0, "sm_active": 0.0},
+        full | {"clock_event_reasons": 0x80},
+    ]
+    night = [
+        (changed(taken, 0, **spells[min(int(at) // 1800, 3)]), at)
+        for taken, at in busy(range(0, 7201, 10))
+    ]
+    log = write_log(tmp_path / "a.csv", night)
     [line] = report(log)["lines"]
     assert line["empty_hours"] == line["idle_hours"] == line["power_brake_hours"] == 0.5
     assert line["empty_known"] == 1
@@ -734,13 +717,13 @@ def test_a_gpu_that_a_job_leaves_out_is_counted_for_it(tmp_path: Path) -> None:
         cards = [
             gpu(index=i, utilization_gpu=load, power_draw=360.0) for i, load in enumerate(loads)
         ]
+        job = Workload(slurm_job="88123")
         there = [
-            replace(process(100 + i, gpus=(i,), sm=load), place=Workload(slurm_job="88123"))
-            for i, load in enumerate(loads)
+            replace(process(100 + i, gpus=(i,), sm=load), place=job) for i, load in enumerate(loads)
         ]
         return snapshot(NOON + second, *cards, processes=tuple(there))
 
-    log = write_log(tmp_path / "a.csv", [(ranks(t), float(t)) for t in range(0, 3601, 10)])
+    log = write_log(tmp_path / "a.csv", [(ranks(at), float(at)) for at in HOUR])
     [line] = report(log, by="job")["lines"]
     assert line["left_out_hours"] == line["idle_hours"] == 0.5
     assert line["left_out_kwh"] == pytest.approx(0.18, rel=0.01)

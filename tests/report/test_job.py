@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import time
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,7 +29,16 @@ from tests.known import known
 from tests.recording.csv.several import write_several
 from tests.report.logs import printed, refused, report, write_log
 from tests.report.page import PAGE
-from tests.report.test_adding_up import BEFORE_ALL, START, Row, iso, logs, sample, use, write
+from tests.report.test_adding_up import (
+    BEFORE_ALL,
+    START,
+    Row,
+    assert_adds_up,
+    logs,
+    sample,
+    use,
+    write,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -329,29 +337,16 @@ def test_a_job_alone_has_the_figures_that_it_has_among_all_and_time_ranges_add_u
     rows, lists, splits = drawn
     path = write(tmp_path / "run.csv", rows, of_job([BEFORE_ALL, *lists]))
 
-    def lines(job: ChosenJob | None, since: float | None, until: float | None) -> Any:
+    def lines(job: ChosenJob | None) -> list[Any]:
         out = io.StringIO()
-        options: dict[str, Any] = {
-            "first": None if since is None else iso(START + since),
-            "last": None if until is None else iso(START + until),
-        }
-        failed = print_report(
-            [str(path)], by="job", job=job, form="json", out=out, now=START + 1e6, **options
-        )
+        failed = print_report([str(path)], by="job", job=job, form="json", out=out, now=START + 1e6)
         found = [] if failed else json.loads(out.getvalue())["lines"]
         return [line for line in found if line["job"] == f"slurm {chosen}"]
 
     job = ChosenJob(chosen)
-    whole = lines(job, None, None)
-    assume(whole)
-    assert whole == lines(None, None, None)
-    ends = [None, *sorted(set(splits)), None]
-    for figure in (*OF_ALL, "left_out"):
-        key = f"{figure}_hours"
-        parts = [
-            line[key] or 0 for since, until in pairwise(ends) for line in lines(job, since, until)
-        ]
-        assert sum(parts) == pytest.approx(whole[0][key] or 0, abs=2e-5 * len(ends), rel=2e-3)
+    assume(lines(job))
+    assert lines(job) == lines(None)
+    assert_adds_up([path], splits, "job", job=job)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A log has the jobs that each GPU is allocated to, and a replay shows them."""
+"""A log has the jobs that each GPU is allocated to, and its accidents; a replay shows them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpumon.availability import allocated_to_others
+from gpumon.model.accidents import ACCIDENTS_KEPT, TEXT_BYTES, Accident, AccidentKind
 from gpumon.model.allocations import Allocation, allocations_of, unplaced_of
 from gpumon.model.snapshot import Gpu, MigInstance, Snapshot
+from gpumon.recording.csv.accident_cells import accidents_cell, parse_accidents
 from gpumon.recording.csv.allocation_cells import (
     AllocatedGpu,
     allocation_count,
@@ -24,8 +26,16 @@ from gpumon.recording.csv.allocation_cells import (
     users_cell,
 )
 from gpumon.recording.csv.columns import TEXT_CHARACTERS
+from gpumon.recording.recording import EventKind
 from tests.build import NOON, gpu, snapshot
-from tests.recording.csv.reading import change_cells, drop_columns, sample_at, write_log
+from tests.recording.csv.reading import (
+    change_cells,
+    drop_columns,
+    opened,
+    read_whole,
+    sample_at,
+    write_log,
+)
 from tests.recording.csv.several import of_host, write_several
 
 if TYPE_CHECKING:
@@ -39,10 +49,12 @@ SOMEWHERE = Allocation("slurm", "91", "cy", (), unplaced=2)
 UNKNOWN = Allocation("slurm", unplaced=None)
 
 
-def sample(*allocations: Allocation, time: float = NOON) -> Snapshot:
-    """A machine of four GPUs with these allocations."""
+def sample(
+    *allocations: Allocation, time: float = NOON, accidents: tuple[Accident, ...] = ()
+) -> Snapshot:
+    """A machine of four GPUs with these allocations and accidents."""
     taken = snapshot(time, *(gpu(index=index) for index in range(4)))
-    return replace(taken, allocations=allocations)
+    return replace(taken, allocations=allocations, accidents=accidents)
 
 
 CELLS = ("allocations", "allocated.jobs", "allocated.users")
@@ -195,3 +207,59 @@ def test_more_jobs_than_a_cell_takes_are_left_out_whole() -> None:
     assert len(found) > 80
     assert {job for job, _ in found} <= {each.job for each in many}
     assert {user for _, user in found} == {"ann" * 30, None}
+
+
+# Accidents
+
+XID = Accident(NOON + 0.5, AccidentKind.ERROR_CODE, "GPU-1", 31, 41233, "python", "00000008", "MMU")
+KILL = Accident(
+    NOON + 0.75, AccidentKind.OUT_OF_MEMORY, None, None, 7, "a,b", cgroup="/job", memory=2**35
+)
+HOSTILE = replace(XID, process_name="=1+1\x1b[2J\u202e\x9b\x7f", text='",\n\r\0' + "é" * TEXT_BYTES)
+
+
+def test_accidents_stand_in_the_row_of_their_gpu_and_come_back(tmp_path: Path) -> None:
+    both = (XID, KILL)
+    each = [(), both, both, ()]
+    samples = [sample(time=NOON + at, accidents=known) for at, known in enumerate(each)]
+    path = write_log(tmp_path / "run.csv", samples)
+    with path.open(encoding="utf-8", newline="") as file:
+        found = [row["accidents"] for row in csv.DictReader(file)]
+    in_rows = [True, True, False, False]
+    assert [cell != "[]" for cell in found] == [False] * 4 + in_rows * 2 + [False] * 4
+    assert "python" in found[5]
+    assert [sample_at(path, NOON + at).accidents for at in range(4)] == each
+    with opened(path) as log:
+        read_whole(log)
+        events = [event for event in log.events(NOON, NOON + 9) if event.accident]
+    assert {event.kind for event in events} == {EventKind.ACCIDENT}
+    assert [event.accident for event in events] == [XID, KILL]
+
+
+def test_hostile_texts_of_accidents_are_the_same_afterwards_and_act_on_nothing() -> None:
+    cell = accidents_cell((HOSTILE,))
+    assert cell.isascii()
+    assert cell.isprintable()
+    assert parse_accidents(cell) == (HOSTILE,)
+
+
+def test_a_cell_of_accidents_is_bounded_and_keeps_the_newest() -> None:
+    many = [replace(HOSTILE, time=NOON + index) for index in range(100)]
+    cell = accidents_cell(many)
+    assert len(cell) <= 8000
+    assert parse_accidents(cell)[-1] == many[-1]
+    short = [Accident(NOON, AccidentKind.RESET)] * 99
+    assert len(parse_accidents(accidents_cell(short))) == ACCIDENTS_KEPT
+
+
+@pytest.mark.parametrize(
+    "cell",
+    ["x", "[", "[[]]", "{}", '[["now","reset"]]', '[[1e99,"reset"]]', "[" * 9999, '["\\ud800"]'],
+)
+def test_a_damaged_cell_is_no_accident(cell: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r".*"):
+        parse_accidents(cell)
+    path = write_log(tmp_path / "run.csv", [sample(accidents=(replace(XID, time=NOON - 1),))])
+    change_cells(path, (1, "accidents", cell))
+    read = sample_at(path)
+    assert (read.accidents, len(read.gpus)) == ((), 4)

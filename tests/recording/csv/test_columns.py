@@ -212,10 +212,6 @@ def test_a_time_has_its_zone_and_is_exact_to_the_millisecond(time: float) -> Non
     assert abs(read.timestamp() - time) <= 0.001
 
 
-def test_a_time_that_is_not_known_is_empty() -> None:
-    assert iso_time(None) == ""
-
-
 def test_the_age_says_how_old_the_values_of_a_silent_card_are() -> None:
     silent = gpu(status=GpuStatus.NO_ANSWER, status_since=NOON - 8, sampled_at=NOON - 12.5)
     told = gpu_cells(silent)

@@ -27,8 +27,8 @@ def bomb(path: Path, size: int) -> Path:
         file.write(log.read_bytes())
         for _ in range(size // MIB):
             file.write(bytes(MIB))
-    log.unlink()
-    log.with_suffix(".processes.csv").unlink()
+    for plain in (log, log.with_suffix(".processes.csv")):
+        plain.unlink()
     return path
 
 
@@ -54,7 +54,6 @@ def test_no_more_than_a_quarter_of_the_free_space_is_taken(
         return os.statvfs_result(space)
 
     monkeypatch.setattr(os, "fstatvfs", nearly_full)
-
     with pytest.raises(RecordingError, match="is too long unpacked for the free space"):
         open_file(path)
     assert MOST_UNPACKED == 4 * 2**30

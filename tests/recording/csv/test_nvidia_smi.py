@@ -153,19 +153,6 @@ def test_a_log_that_was_gone_on_with_repeats_its_headings(tmp_path: Path) -> Non
     assert len(list(rows(path, ("index",)))) == 10
 
 
-def test_a_log_of_one_card_needs_no_name_for_it(tmp_path: Path) -> None:
-    (tmp_path / "gpu.csv").write_text(
-        "timestamp, utilization.gpu [%], memory.used [MiB]\n"
-        "2026/11/21 15:22:34.123, 5 %, 10 MiB\n"
-        "2026/11/21 15:22:35.123, 6 %, 11 MiB\n"
-    )
-    with opened(tmp_path / "gpu.csv") as tape:
-        assert len(times_of(tape)) == 2
-        read = known(tape.at(0))
-    [card] = read.gpus
-    assert (card.index, card.uuid, card.utilization_gpu) == (0, "GPU 0", 5)
-
-
 def test_each_row_keeps_its_own_time_in_the_tables(tmp_path: Path) -> None:
     path = tmp_path / "gpu.csv"
     path.write_text(WITH_UNITS)

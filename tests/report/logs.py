@@ -30,7 +30,7 @@ Sample = tuple["Snapshot", float]
 """A snapshot, and seconds since the log began."""
 
 
-def write_log(path: Path, samples: Iterable[Sample], *, processes: bool = True) -> Path:
+def write_log(path: Path, samples: Iterable[Sample]) -> Path:
     """A log with the rows of ``gpumon log``; its cards' file."""
     files = log_files(path)
     gpu_rows, process_rows = GpuRows(), ProcessRows()
@@ -45,8 +45,6 @@ def write_log(path: Path, samples: Iterable[Sample], *, processes: bool = True) 
             run = elapsed
             cards.write(gpu_rows.of(taken, elapsed))
             listed.write(process_rows.of(taken, elapsed))
-    if not processes:
-        files.processes.unlink()
     return files.gpus
 
 

@@ -9,7 +9,7 @@ import zlib
 from array import array
 from collections import Counter
 from datetime import datetime, timezone
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,7 +25,7 @@ from tests.recording.csv.reading import change_cells, opened, pack, read_whole, 
 from tests.report.logs import refused, report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
 START = 1_767_225_600.0
@@ -146,9 +146,7 @@ def user_log(path: Path, user: str, at: float, seconds: int) -> Path:
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_logs_of_single_users_that_overlap_count_each_user(
-    order: tuple[int, int], tmp_path: Path
-) -> None:
+def test_overlapping_logs_of_users_count_each_user(order: tuple[int, int], tmp_path: Path) -> None:
     paths = [
         user_log(tmp_path / "a.csv", "user-a", START, 7),
         user_log(tmp_path / "b.csv", "user-b", START + 0.5, 7),
@@ -192,7 +190,7 @@ def paced_log(path: Path, user: str, at: float, interval: float, last: float) ->
         ((20, 300), 7),
     ],
 )
-def test_logs_of_single_users_that_overlap_count_each_user_at_any_interval(
+def test_overlapping_logs_of_users_count_each_user_at_any_interval(
     intervals: tuple[float, float], offset: float, order: tuple[int, int], tmp_path: Path
 ) -> None:
     most = max(intervals)
@@ -697,9 +695,7 @@ def _wrong_checksum(packed: bytes) -> bytes:
         (lambda packed: packed + b"rubbish", "something else after its compressed data"),
     ],
 )
-def test_a_packed_file_that_is_damaged_is_reported(
-    harm: Any, said: str, torn: str, tmp_path: Path
-) -> None:
+def test_a_damaged_packed_file_is_reported(harm: Any, said: str, torn: str, tmp_path: Path) -> None:
     path = packed_log(tmp_path, 600)
     harmed = tmp_path / f"{torn}.gz"
     harmed.write_bytes(harm(harmed.read_bytes()))
@@ -796,17 +792,17 @@ def test_gpus_with_processes_that_no_list_has_are_reported(tmp_path: Path) -> No
 # Rows that were written twice.
 
 
+KEYS: dict[str, Callable[[bytes], bytes]] = {
+    "rows": lambda row: row,
+    "samples": lambda row: row.partition(b",")[0],
+}
+
+
 def twice(path: Path, how: str) -> None:
     for name in (path, path.with_suffix(".processes.csv")):
         heading, *rows = name.read_bytes().splitlines(keepends=True)
-        if how == "rows":
-            found = [row for row in rows for _ in range(2)]
-        else:
-            groups: dict[bytes, list[bytes]] = {}
-            for row in rows:
-                groups.setdefault(row.partition(b",")[0], []).append(row)
-            found = [row for group in groups.values() for row in group * 2]
-        name.write_bytes(heading + b"".join(found))
+        groups = (list(group) for _, group in groupby(rows, KEYS[how]))
+        name.write_bytes(heading + b"".join(row for group in groups for row in group * 2))
 
 
 @pytest.mark.parametrize("how", ["rows", "samples"])

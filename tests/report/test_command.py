@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from msgspec.structs import replace
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 
 SPAN = f"{day_and_time(NOON)} to {day_and_time(NOON + 590)}"
+LogOf: TypeAlias = "Callable[..., Path]"
 HOUR = range(0, 3601, 10)
 TEN_MINUTES = range(0, 600, 10)
 
@@ -54,18 +55,18 @@ def busy(seconds: Iterable[float], *, host: str = "ada-07", **options: Any) -> l
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Callable[..., Path]:
+def log(tmp_path: Path) -> LogOf:
     """Writes a log of a busy GPU, see ``busy``."""
     return lambda seconds, **options: write_log(tmp_path / "a.csv", busy(seconds, **options))
 
 
 @pytest.fixture
-def hour(log: Callable[..., Path]) -> Path:
+def hour(log: LogOf) -> Path:
     return log(HOUR)
 
 
 @pytest.fixture
-def ten_minutes(log: Callable[..., Path]) -> Path:
+def short(log: LogOf) -> Path:
     return log(TEN_MINUTES)
 
 
@@ -77,7 +78,7 @@ def test_energy_without_a_counter_is_power_times_time(hour: Path) -> None:
     assert line["gaps"] == 0
 
 
-def test_a_gap_counts_for_nothing_and_is_said(log: Callable[..., Path]) -> None:
+def test_a_gap_counts_for_nothing_and_is_said(log: LogOf) -> None:
     path = log([*range(0, 100, 10), *range(1000, 1100, 10)])
     [line] = report(path)["lines"]
     assert line["covered_hours"] * 3600 == pytest.approx(90 + 25 + 90, abs=0.01)
@@ -98,12 +99,12 @@ def test_a_clock_that_was_set_is_no_gap(tmp_path: Path, moves: tuple[float, floa
     assert (line["gaps"], line["gap_hours"]) == (0, 0)
 
 
-def test_a_log_that_changes_its_pace_has_no_gap(log: Callable[..., Path]) -> None:
+def test_a_log_that_changes_its_pace_has_no_gap(log: LogOf) -> None:
     [line] = report(log([*range(100), *range(100, 1000, 30)]))["lines"]
     assert line["gaps"] == 0
 
 
-def test_only_what_lies_between_from_and_to_counts(log: Callable[..., Path]) -> None:
+def test_only_what_lies_between_from_and_to_counts(log: LogOf) -> None:
     path = log(range(0, 7200, 10))
     for by in BY:
         [line] = report(path, by=by, first="-1h", last="-30m", now=NOON + 7000)["lines"]
@@ -111,7 +112,7 @@ def test_only_what_lies_between_from_and_to_counts(log: Callable[..., Path]) -> 
         assert line["gpu_hours"] == pytest.approx(0.5)
 
 
-def test_one_sample_is_told_without_any_hours(log: Callable[..., Path]) -> None:
+def test_one_sample_is_told_without_any_hours(log: LogOf) -> None:
     path = log([0])
     [line] = report(path)["lines"]
     assert (line["covered_hours"], line["energy_kwh"]) == (0, None)
@@ -134,9 +135,7 @@ def test_logs_that_overlap_count_once(tmp_path: Path) -> None:
         assert line["present_hours"] == pytest.approx(1, abs=0.003)
 
 
-def test_the_same_card_numbers_of_different_hosts_are_kept_apart(
-    tmp_path: Path, hour: Path
-) -> None:
+def test_the_same_gpu_numbers_of_different_hosts_are_kept_apart(tmp_path: Path, hour: Path) -> None:
     two = write_log(tmp_path / "b.csv", busy(range(0, 1801, 10), host="bob-01"))
     for by in BY:
         hours = {line["host"]: line["gpu_hours"] for line in report(two, hour, by=by)["lines"]}
@@ -180,7 +179,7 @@ def test_replay_and_report_refuse_what_is_no_log_in_one_wording(
     assert said in caught.value.sentence
 
 
-def test_a_list_stands_until_the_next_one(log: Callable[..., Path]) -> None:
+def test_a_list_stands_until_the_next_one(log: LogOf) -> None:
     path = log(range(600))
     listed = log_files(path).processes.read_text().splitlines()
     assert len(listed) == 1 + 150, "else this tests nothing"
@@ -196,7 +195,7 @@ def test_a_user_who_left_is_not_there_until_the_end(tmp_path: Path) -> None:
     assert lines["ann"]["gpu_hours"] == pytest.approx(3598 / 3600, abs=1e-6)
 
 
-def test_a_list_of_one_user_alone_ends_with_that_user(log: Callable[..., Path]) -> None:
+def test_a_list_of_one_user_alone_ends_with_that_user(log: LogOf) -> None:
     # Others stay on the card, so its count of processes stays above 0.
     path = log(range(600), processes=(process(user="bo"), process(7)))
     lists = log_files(path).processes
@@ -215,7 +214,7 @@ def test_a_list_of_one_user_alone_ends_with_that_user(log: Callable[..., Path]) 
     ids=["by share", "equally where nobody tells", "equally where nobody works"],
 )
 def test_the_energy_of_a_shared_card_goes_by_sm_share(
-    log: Callable[..., Path], sm: tuple[int | None, int], energy: tuple[float, float]
+    log: LogOf, sm: tuple[int | None, int], energy: tuple[float, float]
 ) -> None:
     shared = (process(1, user="ann", sm=sm[0]), process(2, user="bo", sm=sm[1]))
     lines = lines_of(report(log(HOUR, processes=shared), by="user"), "user")
@@ -239,7 +238,7 @@ def test_a_reused_pid_is_another_process(tmp_path: Path) -> None:
     assert [line["pid"] for line in report(log, by="process")["lines"]] == [100, 100]
 
 
-def test_what_is_unknown_is_open_and_never_nought(log: Callable[..., Path]) -> None:
+def test_what_is_unknown_is_open_and_never_nought(log: LogOf) -> None:
     nothing = dict.fromkeys(
         ("utilization_gpu", "power_draw", "clock_event_reasons", "memory_used"), None
     )
@@ -304,25 +303,23 @@ def test_what_nvidia_smi_wrote_is_told_by_card(tmp_path: Path) -> None:
     assert any("No processes were logged" in sentence for sentence in told["notes"])
 
 
-def test_a_log_without_processes_says_so_when_asked_for_users(
-    tmp_path: Path, ten_minutes: Path
-) -> None:
+def test_a_log_without_processes_says_so_when_asked_for_users(tmp_path: Path, short: Path) -> None:
     assert "lists no processes" in refused(smi(tmp_path), by="user")
-    told = report(ten_minutes, smi(tmp_path), by="user")
+    told = report(short, smi(tmp_path), by="user")
     assert [line["user"] for line in told["lines"]] == ["ann"]
     assert "smi.log: lists no processes" in told["notes"][0]
 
 
 def test_a_log_that_names_no_host_is_of_the_host_whose_card_it_has(
-    tmp_path: Path, ten_minutes: Path
+    tmp_path: Path, short: Path
 ) -> None:
     path = tmp_path / "smi.csv"
     path.write_text(SMI + "2023/11/14 12:00:05.000, 0, GPU-0, NVIDIA H100, 50 %, 1 MiB, 360 W\n")
-    assert [line["host"] for line in report(ten_minutes, path)["lines"]] == ["ada-07"]
+    assert [line["host"] for line in report(short, path)["lines"]] == ["ada-07"]
 
 
 @pytest.fixture
-def heat(log: Callable[..., Path]) -> Path:
+def heat(log: LogOf) -> Path:
     return log(HOUR, clock_event_reasons=0x44)
 
 
@@ -343,7 +340,7 @@ def test_commands_and_cards_outstay_the_finer_figures(heat: Path) -> None:
             assert not {"MED", "P95", "HEAT"} & headings
 
 
-def test_commands_are_shortened_as_on_the_dashboard(log: Callable[..., Path]) -> None:
+def test_commands_are_shortened_as_on_the_dashboard(log: LogOf) -> None:
     folder = "/home/ann/llama"
     command = ("/opt/conda/bin/python", f"{folder}/my train.py", "--lr", "3e-4")
     path = log(TEN_MINUTES, processes=(replace(process(sm=50), command=command),))
@@ -365,7 +362,7 @@ def test_columns_that_found_no_room_are_named(heat: Path, by: str) -> None:
     assert [one for one in headings if one not in shown] == left_out != []
 
 
-def test_small_amounts_do_not_round_away(log: Callable[..., Path]) -> None:
+def test_small_amounts_do_not_round_away(log: LogOf) -> None:
     path = log(range(0, 97, 12))
     shown = printed(path)
     first, headings, line, *_ = shown.splitlines()
@@ -394,7 +391,7 @@ def test_when_a_line_was_seen_is_told_where_lines_differ(tmp_path: Path) -> None
         assert time.strftime("%d %b %H:%M", time.localtime(clock)) in shown
 
 
-def test_who_was_on_a_lost_card_is_not_known_to_be_nobody(log: Callable[..., Path]) -> None:
+def test_who_was_on_a_lost_card_is_not_known_to_be_nobody(log: LogOf) -> None:
     path = log(range(0, 601, 10), processes=(), **LOST, sampled_at=NOON - 60)
     [line] = report(path)["lines"]
     assert (line["gpu_hours"], line["gpu_hours_known"]) == (None, 0)
@@ -402,7 +399,7 @@ def test_who_was_on_a_lost_card_is_not_known_to_be_nobody(log: Callable[..., Pat
     assert shown[: headings.index("GPU-H") + 5].endswith(" –")
 
 
-def test_names_and_commands_cannot_act(log: Callable[..., Path]) -> None:
+def test_names_and_commands_cannot_act(log: LogOf) -> None:
     evil = replace(process(sm=50), user="=cmd()", command=("\x1b[2J", "\u202eevil"), name="+x")
     path = log(TEN_MINUTES, processes=(evil,))
     for by in BY:
@@ -415,18 +412,18 @@ def test_names_and_commands_cannot_act(log: Callable[..., Path]) -> None:
             assert not any(cell.startswith(("=", "+", "-", "@")) for cell in row)
 
 
-def test_a_log_that_somebody_wrote_by_hand_cannot_act_either(ten_minutes: Path) -> None:
-    lists = log_files(ten_minutes).processes
+def test_a_log_that_somebody_wrote_by_hand_cannot_act_either(short: Path) -> None:
+    lists = log_files(short).processes
     lists.write_text(lists.read_text().replace(",ann,", ",a\u202en\x1b[2J,"), encoding="utf-8")
-    [line] = report(ten_minutes, by="user")["lines"]
+    [line] = report(short, by="user")["lines"]
     assert line["user"].isprintable()
-    assert "\x1b" not in printed(ten_minutes, by="user")
+    assert "\x1b" not in printed(short, by="user")
 
 
-def test_the_csv_and_the_json_say_the_same(ten_minutes: Path) -> None:
+def test_the_csv_and_the_json_say_the_same(short: Path) -> None:
     for by in BY:
-        [row] = csv.DictReader(printed(ten_minutes, by=by, form="csv").splitlines())
-        [line] = report(ten_minutes, by=by)["lines"]
+        [row] = csv.DictReader(printed(short, by=by, form="csv").splitlines())
+        [line] = report(short, by=by)["lines"]
         assert list(row) == list(line)
         for key, value in line.items():
             if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -450,9 +447,9 @@ def test_the_csv_and_the_json_say_the_same(ten_minutes: Path) -> None:
     ],
 )
 def test_what_cannot_be_told_is_said_in_a_sentence(
-    ten_minutes: Path, arguments: dict[str, Any], status: int, said: str
+    short: Path, arguments: dict[str, Any], status: int, said: str
 ) -> None:
-    error = refused(ten_minutes, status=status, **arguments)
+    error = refused(short, status=status, **arguments)
     assert said in error
     assert error.count("\n") == 1
 
@@ -480,9 +477,7 @@ def test_the_plot_fits_its_width_and_has_local_times(hour: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [50, 170, 3600, 7000, 90_000, 400_000])
-def test_the_plot_of_a_log_is_the_same_in_every_process(
-    log: Callable[..., Path], seconds: int
-) -> None:
+def test_the_plot_of_a_log_is_the_same_in_every_process(log: LogOf, seconds: int) -> None:
     path = log(range(0, seconds, max(1, seconds // 100)))
     command = [*GPUMON, "report", "--plot", str(path)]
     plots = {
@@ -494,7 +489,7 @@ def test_the_plot_of_a_log_is_the_same_in_every_process(
     assert len(plots) == 1
 
 
-def test_a_gap_is_left_open_in_the_plot(log: Callable[..., Path]) -> None:
+def test_a_gap_is_left_open_in_the_plot(log: LogOf) -> None:
     path = log([*TEN_MINUTES, *range(3000, 3600, 10)])
     drawn = printed(path, width=80, plot=True).splitlines()
     curve = max(drawn, key=lambda line: sum("\u2800" < one <= "\u28ff" for one in line))
@@ -511,13 +506,11 @@ def test_a_log_without_anything_to_plot_has_an_empty_plot(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("times", [[0.0], [0.0, 0.3]])
-def test_a_log_of_less_than_a_second_is_plotted(
-    log: Callable[..., Path], times: list[float]
-) -> None:
+def test_a_log_of_less_than_a_second_is_plotted(log: LogOf, times: list[float]) -> None:
     assert "ada-07  GPU 0" in printed(log(times), width=80, plot=True)
 
 
-def test_plotext_is_imported_only_for_a_plot(ten_minutes: Path) -> None:
+def test_plotext_is_imported_only_for_a_plot(short: Path) -> None:
     program = (
         "import sys\n"
         "from gpumon.report.output import print_report\n"
@@ -525,7 +518,7 @@ def test_plotext_is_imported_only_for_a_plot(ten_minutes: Path) -> None:
         "sys.stderr.write(str('plotext' in sys.modules))\n"
     )
     for arguments, imported in (([], "False"), (["--plot"], "True")):
-        command = [sys.executable, "-c", program, str(ten_minutes), *arguments]
+        command = [sys.executable, "-c", program, str(short), *arguments]
         done = run_program(command, {**os.environ, "PYTHONIOENCODING": "utf-8"}, check=True)
         assert done.stderr == imported
 
@@ -535,7 +528,7 @@ def test_snapshots_of_no_card_are_no_harm(tmp_path: Path) -> None:
     assert "no samples" in refused(write_log(tmp_path / "a.csv", empty))
 
 
-def test_a_log_with_a_heading_only_is_told_in_one_sentence(log: Callable[..., Path]) -> None:
+def test_a_log_with_a_heading_only_is_told_in_one_sentence(log: LogOf) -> None:
     path = log([])
     asked: list[dict[str, Any]] = [
         {},
@@ -671,11 +664,11 @@ def test_what_was_spent_on_little_work_is_told_with_its_energy(tmp_path: Path) -
     assert "EMPTY" in printed(log, width=250)
 
 
-def test_without_the_columns_nothing_is_said_of_empty_gpus(ten_minutes: Path) -> None:
-    [line] = report(ten_minutes)["lines"]
+def test_without_the_columns_nothing_is_said_of_empty_gpus(short: Path) -> None:
+    [line] = report(short)["lines"]
     assert line["empty_hours"] is line["empty_kwh"] is None
     assert line["empty_known"] == 0
-    assert "EMPTY" not in printed(ten_minutes, width=250)
+    assert "EMPTY" not in printed(short, width=250)
 
 
 @pytest.mark.slow

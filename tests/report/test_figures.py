@@ -74,9 +74,7 @@ def assert_same_gpu(said: dict[str, Any], witness: Witness, index: int) -> None:
     assert said["gpu_hours"] == expected
 
 
-def test_the_figures_of_every_card_are_those_of_the_witness(
-    of_night: OfNight, witness: Witness
-) -> None:
+def test_the_figures_of_gpus_are_those_of_the_witness(of_night: OfNight, witness: Witness) -> None:
     lines = lines_of(of_night("gpu"), "index")
     assert sorted(lines) == list(range(8))
     for index, line in lines.items():

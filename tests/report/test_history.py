@@ -17,7 +17,7 @@ from gpumon.report.figures import BY
 from tests.command import GPUMON, run_program
 from tests.recording.archive.archives import archived, demo_samples, segments
 from tests.report.logs import about, refused, report, write_log
-from tests.report.test_parallel import watch_parts
+from tests.report.test_parallel import count_in_parts
 
 if TYPE_CHECKING:
     import subprocess
@@ -48,9 +48,7 @@ def both(samples: Sequence[Snapshot], tmp_path_factory: Any) -> tuple[Path, Arch
 
 
 @pytest.mark.parametrize("by", BY)
-def test_a_history_has_the_figures_of_a_log_of_the_same_time(
-    both: tuple[Path, Archive], by: str
-) -> None:
+def test_a_history_has_the_figures_of_a_log(both: tuple[Path, Archive], by: str) -> None:
     log, archive = both
     told = report(history=archive, by=by, first=FOREVER)
     expected = report(log, by=by, first=FOREVER)
@@ -70,13 +68,6 @@ def test_a_part_of_the_time_has_the_figures_of_that_of_a_log(
     span: dict[str, Any] = {"first": "-40m", "last": "-5m", "now": samples[-1].time, "by": "user"}
     expected = about(report(log, **span)["lines"], **AS_EXACT_AS_A_LOG)
     assert report(history=archive, **span)["lines"] == expected
-
-
-def count_in_parts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Count in several processes from now on; returns whether each report was."""
-    monkeypatch.setattr("gpumon.report.output.PART_BYTES", 10_000)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(3))
-    return watch_parts(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +98,7 @@ def test_jobs_that_are_known_late_are_the_same_in_several_processes(
 
     expected = jobs(late)
     assert {line["job"] for line in jobs(hour)} & {line["job"] for line in expected}
-    counted = count_in_parts(monkeypatch)
+    counted = count_in_parts(monkeypatch, 10_000)
     assert jobs(late) == about(expected)
     assert counted == [True]
 
@@ -118,7 +109,7 @@ def test_counted_in_several_processes_the_figures_are_the_same(
 ) -> None:
     archive = Archive(hour)
     alone = report(history=archive, by=by, first=FOREVER)
-    counted = count_in_parts(monkeypatch)
+    counted = count_in_parts(monkeypatch, 10_000)
     assert report(history=archive, by=by, first=FOREVER)["lines"] == about(alone["lines"])
     assert counted == [True]
 
@@ -159,7 +150,7 @@ def test_damage_that_another_process_meets_is_said(
     folder = tmp_path / "history"
     shutil.copytree(hour, folder)
     flip_byte(segments(folder)[0], 5 / 6)
-    counted = count_in_parts(monkeypatch)
+    counted = count_in_parts(monkeypatch, 10_000)
     told = report(history=Archive(folder), first=FOREVER)
     assert counted
     assert "A part of the history is damaged, and left out." in told["notes"]

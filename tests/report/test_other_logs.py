@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import time
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("utc")
 
 SLOW = pytest.mark.slow
+Form: TypeAlias = "Callable[[datetime], str]"
+"""Writes a time."""
 
 BEGIN = datetime(2026, 5, 21, 10, tzinfo=timezone.utc)
 HEADINGS = (
@@ -189,10 +191,8 @@ def test_date_and_time_in_two_columns_are_joined(tmp_path: Path, headings: str) 
     swap = -1 if headings.startswith("Time") else 1
     lines = [f"{','.join(day[::swap])},{gpu},97" for day in days for gpu in range(2)]
     path = log_of(tmp_path, lines, f"{headings},utilization.gpu [%]")
-    found = gpus_of(path)
-    assert [seconds(line["covered_hours"]) for line in found.values()] == pytest.approx(
-        [59, 59], abs=0.01
-    )
+    covered = [seconds(line["covered_hours"]) for line in gpus_of(path).values()]
+    assert covered == pytest.approx([59, 59], abs=0.01)
     assert len(replayed(path)) == 60
 
 
@@ -238,12 +238,8 @@ def test_a_message_with_a_bus_id_names_its_gpu(tmp_path: Path) -> None:
 
 
 def test_a_gpu_that_has_no_rows_any_more_is_an_event(tmp_path: Path) -> None:
-    lines = [
-        row(at + number / 1000, number)
-        for at in range(0, 60, 5)
-        for number in range(3)
-        if number != 1 or at < 30
-    ]
+    indices = {at: (0, 1, 2) if at < 30 else (0, 2) for at in range(0, 60, 5)}
+    lines = [row(at + gpu / 1000, gpu) for at, gpus in indices.items() for gpu in gpus]
     path = log_of(tmp_path, lines)
     # The newest sample of a log that is still being written may be incomplete.
     assert events_of(replayed(path)) == [(35, "GPU 1 is no longer listed")]
@@ -290,12 +286,6 @@ def test_stamps_of_whole_seconds_are_a_rate_above_one_a_second(
     assert {len(sample.gpus) for sample in samples} == {gpus}
 
 
-def test_stamps_of_whole_minutes_are_a_rate_too(tmp_path: Path) -> None:
-    lines = [f"{stamp(at)[:16]}, 0, {VALUES}" for at in range(600)]
-    path = log_of(tmp_path, lines)
-    assert seconds(gpus_of(path)[0]["covered_hours"]) == pytest.approx(540, abs=0.1)
-
-
 def test_a_pause_is_a_gap_in_whole_seconds_too(tmp_path: Path) -> None:
     times = [begin + number / 2 for begin in (0, 3600) for number in range(60)]
     path = log_of(tmp_path, whole_seconds(row(at, 0) for at in times))
@@ -308,9 +298,7 @@ def test_a_pause_is_a_gap_in_whole_seconds_too(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_chunks")
 @pytest.mark.parametrize("gpus", [1, 3])
 @pytest.mark.parametrize("apart", [0.0005, 0.003, 0.1, 0.25, 0.28, 0.3, 0.45, 0.5])
-def test_two_programs_that_write_one_log_count_once(
-    tmp_path: Path, apart: float, gpus: int
-) -> None:
+def test_two_programs_that_write_a_log_count_once(tmp_path: Path, apart: float, gpus: int) -> None:
     taken = sorted(
         (at + late + number / 1000, number)
         for at in range(60)
@@ -346,9 +334,7 @@ def test_a_sample_begins_with_the_gpu_that_the_log_has_first(
 
 
 @pytest.mark.usefixtures("_chunks")
-def test_a_log_that_begins_in_the_middle_of_a_sample_goes_on_with_whole_ones(
-    tmp_path: Path,
-) -> None:
+def test_a_log_that_begins_within_a_sample_goes_on_with_whole_ones(tmp_path: Path) -> None:
     lines = [row(at + number / 100, number) for at in range(60) for number in range(3)][2:]
     samples = replayed(log_of(tmp_path, lines))
     assert [len(shown.gpus) for shown in samples] == [1, *[3] * 59]
@@ -395,11 +381,8 @@ def test_gpus_without_an_index_are_told_apart_by_their_order(
 def test_gpus_with_names_of_their_own_need_no_index(tmp_path: Path) -> None:
     lines = [unkeyed(at, name=name) for at in range(60) for name in ("A100", "T4")]
     path = log_of(tmp_path, whole_seconds(lines), UNKEYED)
-    found = gpus_of(path)
-    assert {line["name"]: seconds(line["covered_hours"]) for line in found.values()} == {
-        "A100": pytest.approx(59, abs=0.01),
-        "T4": pytest.approx(59, abs=0.01),
-    }
+    found = {line["name"]: seconds(line["covered_hours"]) for line in report(path)["lines"]}
+    assert found == pytest.approx({"A100": 59, "T4": 59}, abs=0.01)
     assert [gpu.name for gpu in replayed(path)[-1].gpus] == ["A100", "T4"]
 
 
@@ -432,20 +415,14 @@ def test_a_log_without_index_that_has_only_begun_grows(tmp_path: Path) -> None:
 @pytest.mark.parametrize("prefix", ["clocks_event_reasons", "clocks_throttle_reasons"])
 def test_columns_of_single_clock_event_reasons_are_read(tmp_path: Path, prefix: str) -> None:
     reasons = ("hw_slowdown", "hw_thermal_slowdown", "sw_power_cap")
-    headings = (
-        f"timestamp, index, utilization.gpu [%], {', '.join(f'{prefix}.{one}' for one in reasons)}"
-    )
-    lines = [
-        f"{stamp(at)}, 0, 97 %, "
-        + ("Active, Active, Not Active" if at >= 30 else "Not Active, Not Active, Active")
-        for at in range(60)
-    ]
-    path = log_of(tmp_path, lines, headings)
+    names = ", ".join(f"{prefix}.{reason}" for reason in reasons)
+    heat, cap = "Active, Active, Not Active", "Not Active, Not Active, Active"
+    lines = [f"{stamp(at)}, 0, 97 %, {heat if at >= 30 else cap}" for at in range(60)]
+    path = log_of(tmp_path, lines, f"timestamp, index, utilization.gpu [%], {names}")
     line = gpus_of(path)[0]
     assert seconds(line["heat_hours"]) == pytest.approx(29, abs=0.01)
     assert seconds(line["power_cap_hours"]) == pytest.approx(30, abs=0.01)
-    assert line["hw_slowdown_hours"] == 0
-    assert line["power_brake_hours"] is None
+    assert (line["hw_slowdown_hours"], line["power_brake_hours"]) == (0, None)
     samples = replayed(path)
     assert [samples[at].gpus[0].clock_event_reasons for at in (0, 59)] == [0x04, 0x48]
     assert events_of(samples) == [(30, "GPU 0 throttled: HW slowdown and HW thermal")]
@@ -470,15 +447,11 @@ def test_a_reason_that_is_not_logged_is_unknown(tmp_path: Path) -> None:
 
 
 def test_the_mask_counts_beside_single_reasons(tmp_path: Path) -> None:
-    headings = (
-        "timestamp, index, clocks_throttle_reasons.active, clocks_throttle_reasons.hw_slowdown,"
-        " utilization.gpu [%]"
-    )
-    lines = [
-        f"{stamp(at)}, 0, {'0x0000000000000044' if at < 30 else '[N/A]'}, Not Active, 5 %"
-        for at in range(60)
-    ]
-    path = log_of(tmp_path, lines, headings)
+    names = ("active", "hw_slowdown")
+    headings = ", ".join(f"clocks_throttle_reasons.{name}" for name in names)
+    masks = ["0x0000000000000044"] * 30 + ["[N/A]"] * 30
+    lines = [f"{stamp(at)}, 0, {mask}, Not Active, 5 %" for at, mask in enumerate(masks)]
+    path = log_of(tmp_path, lines, f"timestamp, index, {headings}, utilization.gpu [%]")
     assert seconds(gpus_of(path)[0]["heat_hours"]) == pytest.approx(30, abs=0.01)
     shown = [sample.gpus[0].clock_event_reasons for sample in replayed(path)]
     assert shown == [0x44] * 30 + [0] * 30
@@ -506,11 +479,8 @@ def test_the_power_is_the_mean_if_there_is_one(
 
 
 def test_more_memory_in_use_than_there_is_is_unknown_and_no_damage(tmp_path: Path) -> None:
-    lines = [
-        row(at, 0, VALUES.replace("20000 MiB", "17592186044415 MiB") if at % 2 else VALUES)
-        for at in range(60)
-    ]
-    path = log_of(tmp_path, lines)
+    impossible = VALUES.replace("20000 MiB", "17592186044415 MiB")
+    path = log_of(tmp_path, [row(at, 0, impossible if at % 2 else VALUES) for at in range(60)])
     found = report(path)
     assert found["lines"][0]["memory_peak_bytes"] == 20000 * 2**20
     assert found["lines"][0]["memory_known"] == pytest.approx(0.5, abs=0.02)
@@ -524,7 +494,7 @@ def test_more_memory_in_use_than_there_is_is_unknown_and_no_damage(tmp_path: Pat
 # Times
 
 SIMPLE = "timestamp,index,utilization.gpu [%],memory.used [MiB],memory.total [MiB],power.draw [W]"
-TIMES: dict[str, Callable[[datetime], str]] = {
+TIMES: dict[str, Form] = {
     "seconds": lambda at: f"{at.timestamp():.0f}",
     "fractions": lambda at: f"{at.timestamp():.3f}",
     "milliseconds": lambda at: f"{1e3 * at.timestamp():.0f}",
@@ -546,15 +516,13 @@ TIMES: dict[str, Callable[[datetime], str]] = {
 }
 
 
-def simple(form: Callable[[datetime], str]) -> list[str]:
+def simple(form: Form) -> list[str]:
     return [f"{form(BEGIN + timedelta(seconds=at))},0,97,20480,49140,300.12" for at in range(60)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", TIMES.values(), ids=TIMES)
-def test_times_are_read_where_their_meaning_is_certain(
-    tmp_path: Path, form: Callable[[datetime], str]
-) -> None:
+def test_times_are_read_where_their_meaning_is_certain(tmp_path: Path, form: Form) -> None:
     path = log_of(tmp_path, simple(form), SIMPLE)
     line = gpus_of(path)[0]
     assert seconds(line["covered_hours"]) == pytest.approx(59, abs=0.01)
@@ -565,7 +533,7 @@ def test_times_are_read_where_their_meaning_is_certain(
     assert samples[0].time == pytest.approx(BEGIN.timestamp(), abs=0.001)
 
 
-REFUSED: dict[str, tuple[Callable[[datetime], str], str]] = {
+REFUSED: dict[str, tuple[Form, str]] = {
     "either day or month": (lambda at: f"5/1/2026 {at:%I:%M:%S %p}", "day and month"),
     "no date": (lambda at: f"{at:%H:%M:%S}", "times of day without a date, such as '10:00:00'"),
     "since the start": (lambda at: f"{at.second:.1f}", "perhaps seconds since its start"),
@@ -589,7 +557,7 @@ REFUSED: dict[str, tuple[Callable[[datetime], str], str]] = {
 
 @pytest.mark.parametrize(("form", "says"), REFUSED.values(), ids=REFUSED)
 def test_times_with_no_certain_meaning_are_refused(
-    tmp_path: Path, form: Callable[[datetime], str], says: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, form: Form, says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     said = refusal(log_of(tmp_path, simple(form), SIMPLE), capsys)
     assert says in said
@@ -672,9 +640,7 @@ def test_a_zone_is_what_follows_the_time_of_day(text: str, *, are_local: bool) -
 @pytest.mark.parametrize("step", [1500, 1800, 2400, 3600, 5400])
 @pytest.mark.parametrize("shift", [0, 600, 1200])
 @pytest.mark.usefixtures("utc", "_berlin", "_chunks")
-def test_samples_far_apart_show_which_of_two_hours_it_is(
-    tmp_path: Path, step: int, shift: int
-) -> None:
+def test_samples_far_apart_show_which_hour_it_is(tmp_path: Path, step: int, shift: int) -> None:
     times = [SUMMER_ENDS + shift + step * number for number in range(-25, 25)]
     path = log_of(tmp_path, map(local_row, times), SIMPLE)
     assert times_in_replay(path) == pytest.approx(times, rel=0, abs=0.01)
@@ -872,15 +838,14 @@ def test_gpus_with_a_word_before_their_index_are_told_apart(
     assert [gpu.index for gpu in replayed(path)[-1].gpus] == list(range(12))
 
 
-@pytest.mark.parametrize("key", ["uuid", "pci.bus_id", "serial"])
+@pytest.mark.parametrize(
+    ("key", "form"),
+    [("uuid", "GPU-{}"), ("pci.bus_id", "00000000:0{}:00.0"), ("serial", "13205{}")],
+)
 def test_gpus_without_an_index_have_lines_of_their_own_with_what_identifies_them(
-    tmp_path: Path, key: str
+    tmp_path: Path, key: str, form: str
 ) -> None:
-    ids = {
-        "uuid": [f"GPU-{gpu}" for gpu in range(3)],
-        "pci.bus_id": [f"00000000:0{gpu}:00.0" for gpu in range(3)],
-        "serial": [f"132052{gpu}" for gpu in range(3)],
-    }[key]
+    ids = [form.format(gpu) for gpu in range(3)]
     lines = [
         f"{stamp(at + 0.001 * gpu)}, {name}, {30 * gpu} %, 300.00 W"
         for at in range(9)
@@ -932,6 +897,9 @@ def test_gpus_that_are_logged_only_at_times_have_lines_of_their_own(
         ("utilization,memory_used", "0.97,20000", "utilization (unit unknown)"),
         ("memory_used,fan", "42.4,30", "memory_used (unit unknown)"),
         ("memory_free,fan", "42.4,30", "memory_free (unit unknown)"),
+        # Nobody knows these units and names.
+        ("memory.used [furlong],load", "20,48", "memory.used [furlong], load;"),
+        ("memory.used [furlong],encoder.stats.sessionCount", "20,0", "memory.used [furlong];"),
     ],
 )
 def test_numbers_that_cannot_have_the_usual_unit_are_unknown(
@@ -942,7 +910,8 @@ def test_numbers_that_cannot_have_the_usual_unit_are_unknown(
     [line] = found["lines"]
     assert line["utilization_mean_percent"] is None
     assert (line["memory_peak_bytes"] is None) == ("memory" in names)
-    assert any("does not know the column" in note and names in note for note in found["notes"])
+    [note] = [note for note in found["notes"] if "does not know the column" in note]
+    assert names in note
 
 
 @pytest.mark.slow
@@ -954,21 +923,11 @@ def test_a_utilisation_up_to_1_is_unknown_after_a_long_idle_time_too(tmp_path: P
 
 
 def test_a_size_of_the_memory_that_is_0_now_and_then_is_of_the_same_gpu(tmp_path: Path) -> None:
-    lines = [
-        row(at, 0, VALUES.replace("49140", "0") if at % 7 == 3 else VALUES) for at in range(60)
-    ]
-    line = gpus_of(log_of(tmp_path, lines))[0]
+    empty = VALUES.replace("49140", "0")
+    path = log_of(tmp_path, [row(at, 0, empty if at % 7 == 3 else VALUES) for at in range(60)])
+    line = gpus_of(path)[0]
     assert seconds(line["covered_hours"]) == pytest.approx(59, abs=0.01)
     assert line["memory_peak_bytes"] == 20000 * 2**20
-
-
-def test_columns_that_nobody_knows_are_named(tmp_path: Path) -> None:
-    headings = "timestamp,index,memory.used [furlong],load,encoder.stats.sessionCount"
-    path = log_of(tmp_path, [f"{stamp(at)},0,20,48,0" for at in range(9)], headings)
-    found = report(path)
-    assert found["lines"][0]["memory_peak_bytes"] is None
-    [note] = [note for note in found["notes"] if "does not know" in note]
-    assert "the columns memory.used [furlong], load;" in note
 
 
 def test_messages_before_the_headings_and_among_the_rows_are_told(tmp_path: Path) -> None:
@@ -1005,9 +964,7 @@ def test_rows_before_the_headings_are_refused(
     assert "has rows and no headings" in refusal(path, capsys)
 
 
-def test_a_gpu_that_a_message_before_the_headings_names_is_not_said_to_be_well(
-    tmp_path: Path,
-) -> None:
+def test_a_gpu_that_a_message_before_the_headings_names_is_not_called_well(tmp_path: Path) -> None:
     path = write(tmp_path / "gpu.csv", [NO_HANDLE, HEADINGS, *(row(at, 0) for at in range(9))])
     notes = report(path)["notes"]
     assert any(f"in line 1: {NO_HANDLE}" in note for note in notes)
@@ -1162,10 +1119,8 @@ def test_a_log_of_gpus_with_the_pid_of_its_program_or_of_their_job_is_read(
         for gpu in range(2)
     ]
     gpus = gpus_of(log_of(tmp_path, lines, headings))
-    assert {index: round(seconds(line["covered_hours"])) for index, line in gpus.items()} == {
-        0: 59,
-        1: 59,
-    }
+    covered = {index: round(seconds(line["covered_hours"])) for index, line in gpus.items()}
+    assert covered == {0: 59, 1: 59}
 
 
 # Several GPUs, hosts or programs in one file
@@ -1303,6 +1258,11 @@ CERTAIN: dict[str, tuple[str, list[str], list[tuple[int, int, float | None]]]] =
         whole_seconds(unkeyed(at * 1.5) for at in range(60)),
         [(0, 88, 50)],
     ),
+    "whole minutes of a shorter interval": (
+        HEADINGS,
+        [f"{stamp(at)[:16]}, 0, {VALUES}" for at in range(600)],
+        [(0, 540, 50)],
+    ),
     "one GPU with pauses": (
         UNKEYED,
         [unkeyed(begin + at) for begin in (0, 700, 4000) for at in range(60)],
@@ -1439,24 +1399,21 @@ def varying(seconds: float, gpu: int) -> str:
 
 
 @pytest.mark.usefixtures("_chunks")
-@pytest.mark.parametrize("form", ["milliseconds", "whole seconds"])
-def test_a_file_that_was_appended_to_itself_is_noticed(tmp_path: Path, form: str) -> None:
-    lines = [varying(at, gpu) for at in range(30) for gpu in range(2)]
-    if form == "whole seconds":
-        lines = whole_seconds(lines)
+@pytest.mark.parametrize("form", [list, whole_seconds], ids=["milliseconds", "whole seconds"])
+def test_a_file_that_was_appended_to_itself_is_noticed(
+    tmp_path: Path, form: Callable[[list[str]], list[str]]
+) -> None:
+    lines = form([varying(at, gpu) for at in range(30) for gpu in range(2)])
     path = log_of(tmp_path, [*lines, HEADINGS, *lines])
-    notes = report(path)["notes"]
-    assert any(
-        note.startswith(f"{path} repeats 30 earlier samples from line 63 on.") for note in notes
-    )
+    [note] = notes_of([path], "repeats")
+    assert note.startswith(f"{path} repeats 30 earlier samples from line 63 on.")
 
 
 @pytest.mark.usefixtures("_chunks")
 def test_the_end_of_a_file_that_was_appended_to_it_is_noticed(tmp_path: Path) -> None:
-    lines = [varying(at, gpu) for at in range(60) for gpu in range(2)]
-    more = [varying(at, gpu) for at in range(60, 90) for gpu in range(2)]
-    path = log_of(tmp_path, [*lines, *lines[80:], *more])
-    assert any("repeats 20 earlier samples from line 122 on" in it for it in report(path)["notes"])
+    lines = [varying(at, gpu) for at in range(90) for gpu in range(2)]
+    path = log_of(tmp_path, [*lines[:120], *lines[80:120], *lines[120:]])
+    assert notes_of([path], "repeats 20 earlier samples from line 122 on")
 
 
 @pytest.mark.slow
@@ -1465,20 +1422,17 @@ def test_the_end_of_a_file_that_was_appended_to_it_is_noticed(tmp_path: Path) ->
 def test_samples_after_a_clock_was_set_back_are_no_copies(tmp_path: Path, back: float) -> None:
     # An idle GPU, twice a second: its rows are often the same, and some are those of a second
     # that came before.
-    values = [
-        VALUES.replace("50 %", "0 %").replace("300", f"{at // 7 % 2 + 20}") for at in range(400)
-    ]
-    lines = [row(at / 2 - back * (at > 200), 0, values[at]) for at in range(400)]
-    notes = report(log_of(tmp_path, whole_seconds(lines)))["notes"]
-    assert not any("repeats" in note for note in notes)
-    # Samples that vary.
+    idle = VALUES.replace("50 %", "0 %")
     lines = [
-        varying(at - back * (at > 100), gpu) if at <= 100 else row(at - back, gpu)
-        for at in range(200)
-        for gpu in range(2)
+        row(at / 2 - back * (at > 200), 0, idle.replace("300", f"{at // 7 % 2 + 20}"))
+        for at in range(400)
     ]
-    notes = report(log_of(tmp_path, lines))["notes"]
-    assert not any("repeats" in note for note in notes)
+    path = log_of(tmp_path, whole_seconds(lines))
+    assert notes_of([path], "repeats") == []
+    # Samples that vary.
+    lines = [varying(at, gpu) for at in range(101) for gpu in range(2)]
+    lines += [row(at - back, gpu) for at in range(101, 200) for gpu in range(2)]
+    assert notes_of([log_of(tmp_path, lines)], "repeats") == []
 
 
 def test_another_gpu_under_the_same_index_is_named(tmp_path: Path) -> None:
@@ -1490,10 +1444,13 @@ def test_another_gpu_under_the_same_index_is_named(tmp_path: Path) -> None:
 
 
 def test_of_many_names_of_a_gpu_the_first_are_listed(tmp_path: Path) -> None:
-    lines = [row(at, 0, VALUES.replace("A6000", f"{at // 2}")) for at in range(60)]
-    [note] = [note for note in report(log_of(tmp_path, lines))["notes"] if "GPU 0 was" in note]
+    def notes(samples: int) -> list[str]:
+        """Of a log with another name after so many samples."""
+        names = [VALUES.replace("A6000", f"{at // samples}") for at in range(60)]
+        lines = [row(at, 0, values) for at, values in enumerate(names)]
+        return notes_of([log_of(tmp_path, lines)], "GPU 0 was")
+
+    [note] = notes(2)
     names = "RTX 0, then RTX 1, then RTX 2, then RTX 3, then others, then RTX 29"
     assert note.startswith(f"GPU 0 was {names}: ")
-    # Each name is in one sample only.
-    lines = [row(at, 0, VALUES.replace("A6000", f"{at}")) for at in range(60)]
-    assert not any("GPU 0 was" in note for note in report(log_of(tmp_path, lines))["notes"])
+    assert notes(1) == []

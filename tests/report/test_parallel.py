@@ -105,6 +105,13 @@ def watch_parts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return tallied
 
 
+def count_in_parts(monkeypatch: pytest.MonkeyPatch, least: int) -> list[bool]:
+    """Count in parts of so many bytes from now on; returns whether each report was."""
+    monkeypatch.setattr(output, "PART_BYTES", least)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4))
+    return watch_parts(monkeypatch)
+
+
 @pytest.fixture(scope="module")
 def day(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log that tests only read."""
@@ -116,9 +123,7 @@ def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4))
 
 
-def assert_same_in_parts(
-    path: Path, by: str, monkeypatch: pytest.MonkeyPatch, **bounds: str
-) -> Any:
+def assert_parts_agree(path: Path, by: str, monkeypatch: pytest.MonkeyPatch, **bounds: str) -> Any:
     """Check that the parts say what the whole says; returns the lines of the whole."""
     whole = report(path, by, monkeypatch, sys.maxsize, **bounds)
     assert report(path, by, monkeypatch, 1, **bounds) == logs.about(whole)
@@ -127,10 +132,10 @@ def assert_same_in_parts(
 
 def test_the_parts_say_what_the_whole_says(day: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tallied = watch_parts(monkeypatch)
-    for line in assert_same_in_parts(day, "gpu", monkeypatch):
+    for line in assert_parts_agree(day, "gpu", monkeypatch):
         assert all(line[key] for key in ("gaps", "xids", "starved_hours"))
     for by in ("host", "user", "process"):
-        assert_same_in_parts(day, by, monkeypatch)
+        assert_parts_agree(day, by, monkeypatch)
     assert tallied == 4 * [False, True]
 
 
@@ -143,13 +148,11 @@ def test_an_end_between_samples_counts_as_in_one_piece(
     # Between two samples, at a sample, and in a gap.
     for end in (4000.5, 4001.0, 3995.0):
         first, last = (iso_time(START + at) for at in (100.5, end))
-        assert_same_in_parts(log, "gpu", monkeypatch, first=first, last=last)
+        assert_parts_agree(log, "gpu", monkeypatch, first=first, last=last)
     assert tallied == 3 * [False, True]
 
 
-def test_an_error_that_is_logged_late_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_logged_late_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def late() -> Iterator[Sample]:
         for taken, elapsed in long_day(0):
             xid = {"xid": 79, "xid_at": START + 1000} if elapsed > 4000 else NO_ERROR
@@ -167,7 +170,7 @@ def test_whatever_a_log_has_it_is_cut_only_where_that_changes_nothing(
 ) -> None:
     log = write_log(tmp_path / "day.csv", of_gpus({1, 2, 4, 5, 6}, samples(START)))
     for by in ("gpu", "host", "user", "process"):
-        assert_same_in_parts(log, by, monkeypatch)
+        assert_parts_agree(log, by, monkeypatch)
 
 
 def test_what_depends_on_all_that_was_seen_before_is_read_as_a_whole(day: Path) -> None:
@@ -201,7 +204,7 @@ def test_users_and_processes_that_come_and_go_are_those_of_the_whole(
     log = write_log(tmp_path / "day.csv", busy())
     tallied = watch_parts(monkeypatch)
     for by in ("user", "process"):
-        lines = assert_same_in_parts(log, by, monkeypatch)
+        lines = assert_parts_agree(log, by, monkeypatch)
         assert any(line["idle_hours"] and line["xids"] for line in lines)
     assert tallied == 2 * [False, True]
 

@@ -69,9 +69,7 @@ def test_without_a_price_nothing_is_shown(log: Path) -> None:
     assert "0.144" in only_co2
 
 
-def test_the_cost_of_unknown_energy_is_unknown_and_of_partly_known_is_marked(
-    tmp_path: Path,
-) -> None:
+def test_the_cost_of_unknown_energy_is_unknown_and_of_partly_known_marked(tmp_path: Path) -> None:
     unknown = write_log(tmp_path / "a.csv", busy(HOUR, power_draw=None))
     [line] = report(unknown, price=EUR)["lines"]
     assert (line["energy_kwh"], line["cost"], line["co2_kg"]) == (None, None, None)
@@ -99,9 +97,7 @@ def run(*arguments: str, config: str = "", folder: Path) -> subprocess.Completed
 
 
 @pytest.mark.slow
-def test_the_command_line_takes_precedence_over_the_configuration(
-    log: Path, tmp_path: Path
-) -> None:
+def test_the_command_line_takes_precedence_over_configuration(log: Path, tmp_path: Path) -> None:
     def totals(*arguments: str) -> tuple[object, ...]:
         ran = run(str(log), "--format", "json", *arguments, config=config, folder=tmp_path)
         assert (ran.returncode, ran.stderr) == (0, "")

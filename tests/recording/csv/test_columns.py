@@ -25,6 +25,7 @@ from gpumon.recording.csv.columns import (
     ProcessRow,
     cell,
 )
+from gpumon.recording.csv.parsers import mig_devices
 from gpumon.text.csv_cells import iso_time
 from gpumon.text.formatting import spreadsheet_text
 from tests.build import GIB, NOON, gpu, process, snapshot
@@ -102,9 +103,7 @@ def process_cells(process: GpuProcess, of: Snapshot | None = None, use: int = 0)
     ],
     ids=["cards", "processes"],
 )
-def test_no_column_ever_changes_its_name_or_its_place(
-    columns: Sequence[CsvColumn], promised: str
-) -> None:
+def test_no_column_changes_its_name_or_place(columns: Sequence[CsvColumn], promised: str) -> None:
     names = [column.name for column in columns]
     kept = [name for name in promised.replace("\n", "|").split("|") if name]
     assert names[: len(kept)] == kept
@@ -254,9 +253,11 @@ def test_a_command_line_that_can_be_seen_can_be_read_back(command: list[str]) ->
     assert shlex.split(spreadsheet_text(text)) == command
 
 
-def test_mig_devices_stand_in_one_cell() -> None:
+def test_mig_devices_stand_in_one_cell_and_come_back_from_it() -> None:
     mig = MigInstance("MIG-1", 0, 9, 0, "1g.10gb", 16, 10 * GIB, GIB, 9 * GIB)
-    bare = MigInstance("MIG-2", 1)
-    assert gpu_cells(gpu(mig=(mig, bare)))["mig.devices"] == (
-        f"0 MIG-1 9 0 1g.10gb 16 {10 * GIB} {GIB} {9 * GIB};1 MIG-2 - - - - - - -"
-    )
+    devices = (mig, MigInstance("MIG-2", 1))
+    written = gpu_cells(gpu(mig=devices))["mig.devices"]
+    assert written == (f"0 MIG-1 9 0 1g.10gb 16 {10 * GIB} {GIB} {9 * GIB};1 MIG-2 - - - - - - -")
+    assert mig_devices(written) == devices
+    assert mig_devices("nonsense;0 MIG-3;0 MIG-4 x - - - - - -") == ()
+    assert mig_devices("0 MIG-5 - - - - 4503599626321920 -1 -") == ()

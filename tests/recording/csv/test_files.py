@@ -59,9 +59,7 @@ PART = "run.part0004"
     "name",
     [PART, f"{PART}.csv.gz", f"{PART}.processes.csv.gz", "run.part0002.csv", "run.csv", "run"],
 )
-def test_any_file_of_a_log_means_the_whole_of_it_to_whoever_reads(
-    tmp_path: Path, name: str
-) -> None:
+def test_any_file_of_a_log_means_the_whole_of_it_to_a_reader(tmp_path: Path, name: str) -> None:
     touch(tmp_path, "run.csv", "run.part0002.csv", f"{PART}.csv.gz", f"{PART}.processes.csv.gz")
     assert log_to_read(tmp_path / name) == log_files(tmp_path / "run.csv")
 

@@ -203,9 +203,7 @@ def test_damage_that_is_written_later_is_told_too(
         wait_until(lambda: "1 more file" in log.damage)
 
 
-def test_the_damage_of_a_part_stays_with_it_when_it_is_rotated_and_compressed(
-    tmp_path: Path,
-) -> None:
+def test_the_damage_of_a_part_stays_with_it_when_rotated_and_compressed(tmp_path: Path) -> None:
     path = write_log(tmp_path / "run.csv", resting(range(10)))
     with opened(path) as log:
         read_whole(log)
@@ -222,9 +220,7 @@ def test_the_damage_of_a_part_stays_with_it_when_it_is_rotated_and_compressed(
         wait_until(lambda: f"{packed.name} {said}" in log.damage)
 
 
-def test_a_moment_that_is_not_read_yet_is_shown_at_once_and_told_as_far_as_it_is_known(
-    tmp_path: Path,
-) -> None:
+def test_a_moment_that_is_not_read_yet_is_shown_at_once_as_far_as_known(tmp_path: Path) -> None:
     with opened(write_log(tmp_path / "run.csv", resting(range(3000)))) as log:
         history = History(conditions())
         log.read_into(history, delay=1e6)

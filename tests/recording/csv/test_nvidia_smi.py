@@ -79,10 +79,9 @@ def test_a_log_with_units_opens(tmp_path: Path) -> None:
         assert len(times_of(tape)) == 2
         read = known(tape.at(tape.first or 0))
         later = known(tape.at((tape.first or 0) + 1.5))
-    first, second = read.gpus
+    assert (read.processes, read.processes_at) == ((), None)
     assert read.host.driver_version == "570.124.06"
-    assert read.processes == ()
-    assert read.processes_at is None
+    first, second = read.gpus
     assert (first.index, first.uuid, first.name) == (0, "GPU-5c86dad0", "NVIDIA RTX A6000")
     assert first.pci_bus_id == "00000000:41:00.0"
     assert (first.pstate, first.temperature_gpu, first.fan_speed) == (2, 63, 55)
@@ -90,18 +89,16 @@ def test_a_log_with_units_opens(tmp_path: Path) -> None:
     assert (first.memory_used, first.memory_total) == (1234 * 2**20, 49140 * 2**20)
     assert (first.power_draw, first.clock_sm, first.clock_event_reasons) == (208.36, 1545, 4)
     assert (first.ecc_mode, first.persistence_mode, first.compute_mode) == (False, True, "Default")
-    assert first.remapped_rows_pending is False
-    assert first.sampled_at == read.time
-    assert first.unknown["processes"] is Unknown.NOT_RECORDED
-    assert first.unknown["energy"] is Unknown.NOT_RECORDED
-    assert first.unknown["xid"] is Unknown.NOT_RECORDED
+    assert (first.remapped_rows_pending, first.sampled_at) == (False, read.time)
+    for name in ("processes", "energy", "xid"):
+        assert first.unknown[name] is Unknown.NOT_RECORDED, name
     assert second.unknown["fan_speed"] is Unknown.NOT_SUPPORTED
-    assert second.unknown["power_draw"] is Unknown.NO_ANSWER
-    assert second.power_draw is None
+    assert (second.power_draw, second.unknown["power_draw"]) == (None, Unknown.NO_ANSWER)
     assert (second.status, second.remapped_rows_pending) == (GpuStatus.OK, True)
-    assert later.gpus[0].utilization_gpu == 98
-    assert later.gpus[1].status is GpuStatus.RESET_REQUIRED
-    assert later.gpus[1].unknown["utilization_gpu"] is Unknown.GPU_LOST
+    first, second = later.gpus
+    assert first.utilization_gpu == 98
+    assert second.status is GpuStatus.RESET_REQUIRED
+    assert second.unknown["utilization_gpu"] is Unknown.GPU_LOST
 
 
 @pytest.mark.parametrize("quoted", [range(23), range(1, 23), (3,)], ids=["all", "rest", "one"])
@@ -156,16 +153,14 @@ def test_a_log_that_was_gone_on_with_repeats_its_headings(tmp_path: Path) -> Non
 def test_each_row_keeps_its_own_time_in_the_tables(tmp_path: Path) -> None:
     path = tmp_path / "gpu.csv"
     path.write_text(WITH_UNITS)
-    wanted = ("index", "power.draw [W]", "enforced.power.limit [W]")
-    read = list(rows(path, wanted))
-    began = local("2026-11-21 15:22:34")
+    read = list(rows(path, ("index", "power.draw [W]", "enforced.power.limit [W]")))
     assert [row[1:] for row in read] == [
         (0, 208.36, None),
         (1, None, None),
         (0, 210.0, None),
         (1, None, None),
     ]
-    times = [float(str(row[0])) - began for row in read]
+    times = [float(str(row[0])) - local("2026-11-21 15:22:34") for row in read]
     assert times == pytest.approx([0.123, 0.127, 1.124, 1.128])
 
 

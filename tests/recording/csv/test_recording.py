@@ -7,7 +7,9 @@ import re
 import threading
 import tracemalloc
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.columns import CsvColumn
+    from gpumon.recording.csv.recording import CsvRecording
 
 
 @pytest.fixture(params=["short", "long"])
@@ -360,9 +363,7 @@ def test_a_word_of_nvidia_smi_that_another_tool_wrote_into_a_log_is_unknown(tmp_
         assert not any(isinstance(value, Unknown) for value in values), columns[place]
 
 
-def test_zeros_that_a_crash_left_are_searched_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_zeros_of_a_crash_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_log(tmp_path / "run.csv", [busy(second) for second in range(10)])
     size = path.stat().st_size
     read, asked = FileLines.read, []
@@ -582,22 +583,13 @@ def test_closing_ends_the_thread_and_closes_every_file(tmp_path: Path) -> None:
 
 def test_several_threads_may_ask_at_once(tmp_path: Path) -> None:
     path = write_log(tmp_path / "run.csv", [busy(second) for second in range(100)])
-    wrong: list[object] = []
 
-    def ask(start: int) -> None:
-        for number in range(100):
-            second = (start + 37 * number) % 100
-            read = tape.at(NOON + second)
-            if read is None or read.gpus[0].utilization_gpu != second:
-                wrong.append((second, read))
+    def loads(tape: CsvRecording, seconds: list[int]) -> list[int | None]:
+        return [known(tape.at(NOON + second)).gpus[0].utilization_gpu for second in seconds]
 
-    with opened(path) as tape:
-        threads = [threading.Thread(target=ask, args=(start,)) for start in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert wrong == []
+    asked = [[(start + 37 * number) % 100 for number in range(100)] for start in range(4)]
+    with opened(path) as tape, ThreadPoolExecutor(4) as threads:
+        assert [*threads.map(partial(loads, tape), asked)] == asked
 
 
 # What is no log
@@ -738,9 +730,7 @@ def test_mangled_logs_never_raise_anything_else(tmp_path: Path, edits: list[Edit
 @example(edits=[(0, (GOOD.index(b"12:00:26") + 14.5) / len(GOOD), 0, b"9" * 20 + b"\0")])
 # The headings are a cell to the left of their values, and all GPUs have the bus id 1.
 @example(edits=[(0, (GOOD.index(b"id,name") + 0.5) / len(GOOD), 3, b"")])
-def test_replay_and_report_are_told_the_same_of_a_mangled_log(
-    tmp_path: Path, edits: list[Edit]
-) -> None:
+def test_replay_and_report_read_a_mangled_log_alike(tmp_path: Path, edits: list[Edit]) -> None:
     path = tmp_path / "run.csv"
     path.write_bytes(mangled(GOOD, edits))
     subject = ("index", "uuid", "pci.bus_id")

@@ -129,9 +129,7 @@ def test_a_log_from_before_these_columns_is_replayed_as_before(tmp_path: Path) -
         ("server_has_config_file", "perhaps"),
     ],
 )
-def test_a_forged_cell_is_unknown_and_the_others_stay(
-    tmp_path: Path, column: str, cell: str
-) -> None:
+def test_a_forged_cell_is_unknown_and_others_stay(tmp_path: Path, column: str, cell: str) -> None:
     path = log(tmp_path, serving())
     change_cells(tmp_path / "run.processes.csv", (0, column, cell))
     [found] = replayed(path)

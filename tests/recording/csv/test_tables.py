@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -14,7 +12,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpumon.model.processes import Container
-from gpumon.model.snapshot import MigInstance
 from gpumon.recording.csv import file_lines, index, sample_finder
 from gpumon.recording.csv.columns import (
     GPU_COLUMNS,
@@ -22,14 +19,13 @@ from gpumon.recording.csv.columns import (
     TEXT_CHARACTERS,
     column_name,
     columns_of,
-    mig_cell,
     quoted_cell,
     readable_column,
 )
 from gpumon.recording.csv.damage import Damage
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.index import open_sheet
-from gpumon.recording.csv.parsers import arguments, container, mig_devices
+from gpumon.recording.csv.parsers import arguments, container
 from gpumon.recording.csv.rotated_log import RotatedLog
 from gpumon.recording.csv.tables import rows_of
 from gpumon.recording.recording import RecordingError
@@ -138,25 +134,20 @@ def test_columns_that_change_in_a_large_file_are_noticed(
     monkeypatch.setattr(index, "HEADINGS_SOUGHT", 0)
     gpus, _ = lines_of(busy(second) for second in range(30))
     newer = GPU_HEADER.replace(b"uuid", b"news,uuid", 1).replace(b",index", b",elder,index", 1)
-    more = [
-        line.replace(b",GPU-", b",,GPU-", 1).replace(b"+00:00,", b"+00:00,x,", 1)
-        for line in lines_of([busy(second) for second in range(30, 60)], began=NOON)[0].splitlines(
-            keepends=True
-        )
-    ]
-    (tmp_path / "run.csv").write_bytes(GPU_HEADER + gpus + newer + b"".join(more))
+    more, _ = lines_of([busy(second) for second in range(30, 60)], began=NOON)
+    more = more.replace(b",GPU-", b",,GPU-").replace(b"+00:00,", b"+00:00,x,")
+    (tmp_path / "run.csv").write_bytes(GPU_HEADER + gpus + newer + more)
     assert list(rows(tmp_path / "run.csv", WANTED)) == expected(range(60))
 
 
 def test_a_line_break_in_a_quoted_cell_is_part_of_it(tmp_path: Path) -> None:
     path = tmp_path / "run.processes.csv"
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow(["timestamp", "pid", "command", "name"])
     stamp = "2023-11-14T12:00:00.000+00:00"
-    writer.writerow([stamp, 1, 'python -c "a\nb, c"', "one"])
-    writer.writerow([stamp, 2, "x", "two"])
-    path.write_text(text.getvalue() + f'{stamp},3,"torn\n{stamp},4,x,four\n', newline="")
+    path.write_text(
+        "timestamp,pid,command,name\n"
+        f'{stamp},1,"python -c ""a\nb, c""",one\n{stamp},2,x,two\n'
+        f'{stamp},3,"torn\n{stamp},4,x,four\n'
+    )
     assert list(rows(path, ("pid", "command", "name"), processes=True)) == [
         (NOON, 1, 'python -c "a\nb, c"', "one"),
         (NOON, 2, "x", "two"),
@@ -234,22 +225,19 @@ def test_a_command_that_was_cut_ends_where_it_was_cut() -> None:
     assert arguments("a\\") == ("a\\",)
 
 
-def test_containers_and_mig_devices_come_back_from_their_cells() -> None:
-    for around in (
+@pytest.mark.parametrize(
+    "around",
+    [
         Container("docker", name="llama-ft"),
         Container("docker", id="0123456789ab"),
         Container("lxc", name="web 1"),
         Container("kubernetes", pod="train-0"),
         Container("podman"),
-    ):
-        assert container(around.label) == around
-    devices = (
-        MigInstance("MIG-1", 0, 9, 0, "1g.10gb", 14, 10 * GIB, GIB, 9 * GIB),
-        MigInstance("MIG-2", 1),
-    )
-    assert mig_devices(mig_cell(devices)) == devices
-    assert mig_devices("nonsense;0 MIG-3;0 MIG-4 x - - - - - -") == ()
-    assert mig_devices("0 MIG-5 - - - - 4503599626321920 -1 -") == ()
+    ],
+    ids=lambda around: around.label,
+)
+def test_a_container_comes_back_from_its_cell(around: Container) -> None:
+    assert container(around.label) == around
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -344,9 +332,7 @@ def test_damaged_lines_are_counted_wherever_they_stand(
             assert damage == expected, (name, chunk)
 
 
-def test_a_log_that_grows_while_it_is_read_does_not_end_in_the_middle_of_a_line(
-    tmp_path: Path,
-) -> None:
+def test_a_log_that_grows_while_it_is_read_does_not_end_within_a_line(tmp_path: Path) -> None:
     path = write_log(tmp_path / "run.csv", [busy(second) for second in range(1000)])
     damage = Damage()
     for number, _ in enumerate(rows(path, WANTED, damage=damage)):
@@ -359,9 +345,7 @@ def test_a_log_that_grows_while_it_is_read_does_not_end_in_the_middle_of_a_line(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("junk", [b"\n", b"x\n", b'"\n', b"timestamp,\n"])
-def test_much_junk_costs_little(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, junk: bytes
-) -> None:
+def test_junk_costs_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, junk: bytes) -> None:
     looked_at: list[str] = []
     monkeypatch.setattr(sample_finder, "read_moment", looked_at.append)
     path = tmp_path / "run.csv"

@@ -187,9 +187,7 @@ def test_a_log_with_other_columns_is_rotated_away_whole(log: Log) -> None:
         b"x" * 200_000,
     ],
 )
-def test_a_file_that_is_no_log_is_refused_and_left_as_it_is(
-    log: Log, name: str, content: bytes
-) -> None:
+def test_what_is_no_log_is_refused_and_left_as_it_is(log: Log, name: str, content: bytes) -> None:
     file = log.folder / name
     file.write_bytes(content)
     before = file.stat()
@@ -338,9 +336,7 @@ def test_what_may_be_somebody_elses_is_not_removed_nor_what_lies_below_it(
     assert_no_part_is_removed(log)
 
 
-def test_a_part_that_is_locked_is_not_removed_nor_what_lies_below_it(
-    log: Log, second: Path
-) -> None:
+def test_a_locked_part_is_not_removed_nor_what_lies_below_it(log: Log, second: Path) -> None:
     with second.open() as locked:
         fcntl.flock(locked, fcntl.LOCK_EX)
         assert_no_part_is_removed(log)

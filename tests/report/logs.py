@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import json
+from contextlib import redirect_stderr
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import pytest
 
 from gpumon.makers.demo import DemoSource
+from gpumon.model.processes import Workload
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.rows import GpuRows, ProcessRows
 from gpumon.report.output import print_report
@@ -27,7 +30,7 @@ Sample = tuple["Snapshot", float]
 """A snapshot, and seconds since the log began."""
 
 
-def write_log(path: Path, samples: Iterable[Sample], *, processes: bool = True) -> Path:
+def write_log(path: Path, samples: Iterable[Sample]) -> Path:
     """A log with the rows of ``gpumon log``; its cards' file."""
     files = log_files(path)
     gpu_rows, process_rows = GpuRows(), ProcessRows()
@@ -42,8 +45,6 @@ def write_log(path: Path, samples: Iterable[Sample], *, processes: bool = True) 
             run = elapsed
             cards.write(gpu_rows.of(taken, elapsed))
             listed.write(process_rows.of(taken, elapsed))
-    if not processes:
-        files.processes.unlink()
     return files.gpus
 
 
@@ -93,7 +94,7 @@ def eventful_night(start: float) -> Iterator[Sample]:
 
 
 def chaos(seed: int, start: float) -> Iterator[Sample]:
-    """Two cards at no steady pace, whose users come and go and whose values are anything."""
+    """Two cards at no steady pace, whose jobs come and go and whose values are anything."""
     random = Random(seed)
     elapsed, energy = 0.0, 1e6
     here: list[int] = []
@@ -112,12 +113,15 @@ def chaos(seed: int, start: float) -> Iterator[Sample]:
             for index in range(2)
         ]
         processes = tuple(
-            process(
-                pid,
-                user="ann" if pid < 3 else "bo",
-                gpus=((0,), (1,), (0, 1))[pid % 3],
-                sm=random.choice((0, 10, 80)),
-                memory_used=random.randrange(10) * GIB,
+            msgspec.structs.replace(
+                process(
+                    pid,
+                    user="ann" if pid < 3 else "bo",
+                    gpus=((0,), (1,), (0, 1))[pid % 3],
+                    sm=random.choice((0, 10, 80)),
+                    memory_used=random.randrange(10) * GIB,
+                ),
+                place=Workload(slurm_job=str(pid % 4)),
             )
             for pid in here
         )
@@ -150,6 +154,24 @@ def printed(*paths: Path, by: str = "gpu", **options: Any) -> str:
     return out.getvalue()
 
 
+def refused(*paths: Path, status: int = 1, **options: Any) -> str:
+    """What is said where there is no report: lines on standard error."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stderr(err):
+        assert print_report([*map(str, paths)], out=out, **options) == status
+    assert out.getvalue() == ""
+    return err.getvalue()
+
+
 def lines_of(told: dict[str, Any], key: str) -> dict[Any, dict[str, Any]]:
     """The lines of a report in JSON by one of their figures."""
     return {line[key]: line for line in told["lines"]}
+
+
+def about(told: Any, rel: float = 1e-6, least: float | None = None) -> Any:
+    """The same figures, but for the order in which numbers were added, or for what is given."""
+    if isinstance(told, float):
+        return pytest.approx(told, rel=rel, abs=least)
+    if isinstance(told, dict):
+        return {key: about(value, rel, least) for key, value in told.items()}
+    return [about(one, rel, least) for one in told] if isinstance(told, list) else told

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import json
 import zlib
-from contextlib import closing
+from array import array
+from collections import Counter
 from datetime import datetime, timezone
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gpumon.findings import conditions
 from gpumon.recording.csv import index
-from gpumon.recording.csv.recording import open_log
-from gpumon.recording.history import LOG_GPU_DEPTH, History
 from gpumon.report.figures import BY
 from gpumon.report.output import print_report
-from tests.recording.csv.reading import times_of, wait_until
-from tests.report.logs import report
+from gpumon.report.sums import Sum, Sums
+from tests.known import known
+from tests.recording.csv.reading import change_cells, opened, pack, read_whole, times_of
+from tests.report.logs import refused, report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
 START = 1_767_225_600.0
@@ -57,13 +56,16 @@ def _cell(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def sample(at: float, elapsed: float, uuid: str = "G", **more: object) -> Row:
-    return {"at": at, "index": 0, "uuid": uuid, "elapsed [s]": elapsed, **more}
+def sample(elapsed: float, uuid: str = "G0", *, at: float | None = None, **more: object) -> Row:
+    """A row of a GPU so many seconds after ``START``; ``at`` is another time of day."""
+    own = {"index": int(uuid[1]), "uuid": uuid, "elapsed [s]": elapsed}
+    return {"at": START + elapsed if at is None else at, **own, **more}
 
 
-def use(at: float, elapsed: float, pid: int = 7, uuid: str = "G", **more: object) -> Row:
+def use(elapsed: float, pid: int = 7, uuid: str = "G0", **more: Any) -> Row:
+    """A row of a process of ann's, see ``sample``."""
     own = {"pid": pid, "user": "ann", "type": "C", "start_ticks": 1}
-    return {"at": at, "index": 0, "uuid": uuid, "elapsed [s]": elapsed, **own, **more}
+    return sample(elapsed, uuid, **{**own, **more})
 
 
 def seconds_of(found: dict[str, Any], key: str, figure: str = "gpu_hours") -> dict[Any, float]:
@@ -72,9 +74,8 @@ def seconds_of(found: dict[str, Any], key: str, figure: str = "gpu_hours") -> di
 
 def users_in_replay(path: Path) -> list[list[str | None]]:
     """The users of each sample, oldest first."""
-    with closing(open_log(path)) as log:
-        taken = [log.at(time) for time in times_of(log)]
-        return [[one.user for one in each.processes] for each in taken if each is not None]
+    with opened(path) as log:
+        return [[one.user for one in known(log.at(time)).processes] for time in times_of(log)]
 
 
 # A list belongs to the sample that has its times.
@@ -93,18 +94,14 @@ def test_lists_are_of_their_samples_when_a_log_is_continued_with_another_clock(
         monkeypatch.setattr(index, "CHUNK", chunk)
         rows, lists = [], []
         for run, began in enumerate((START, START + 3 + moved)):
-            user = ("bo", "ann")[run]
             listed = not (idle_first and run == 0)
-            rows += [sample(began + second, second, processes=int(listed)) for second in range(4)]
-            if listed:
-                lists.append(use(began, 0.0, 7 + run, user=user))
+            rows += [sample(at, at=began + at, processes=int(listed)) for at in range(4)]
+            lists += [use(0.0, 7 + run, at=began, user=("bo", "ann")[run])] * listed
         path = write(tmp_path / "run.csv", rows, lists)
         # The second run has 3 s; the time until it begins is of the first.
         found = seconds_of(report(path, by="user"), "user")
-        assert found["ann"] == pytest.approx(3, abs=0.01)
-        assert set(found) == ({"ann"} if idle_first else {"ann", "bo"})
-        if not idle_first:
-            assert found["bo"] == pytest.approx(3 + min(max(0.0, moved), 2.5), abs=0.02)
+        expected = {"ann": 3} if idle_first else {"ann": 3, "bo": 3 + min(max(0.0, moved), 2.5)}
+        assert found == pytest.approx(expected, abs=0.02)
         first: list[str | None] = [] if idle_first else ["bo"]
         assert users_in_replay(path) == [first] * 4 + [["ann"]] * 4
 
@@ -113,26 +110,24 @@ def test_a_clock_that_goes_wrong_for_a_while_moves_no_list(tmp_path: Path) -> No
     wrong = {3: 7200.0, 4: 7200.0, 5: 7200.0, 8: -50.0, 9: -50.0}
     times = [START + second + wrong.get(second, 0.0) for second in range(14)]
     users = [("ann", "bo")[second // 2 % 2] for second in range(14)]
-    rows = [sample(at, second, processes=1) for second, at in enumerate(times)]
-    lists = [use(at, second, user=users[second]) for second, at in enumerate(times)]
+    rows = [sample(second, at=at, processes=1) for second, at in enumerate(times)]
+    lists = [use(second, at=at, user=users[second]) for second, at in enumerate(times)]
     path = write(tmp_path / "run.csv", rows, lists)
     assert users_in_replay(path) == [[user] for user in users]
     assert seconds_of(report(path, by="user"), "user") == {"ann": 7, "bo": 6}
 
 
 def test_a_list_stands_when_the_clock_is_set_forward(tmp_path: Path) -> None:
-    rows = [
-        sample(START + second + (3600 if second > 1 else 0), second, processes=1)
-        for second in range(4)
-    ]
-    path = write(tmp_path / "run.csv", rows, [use(START, 0)])
+    times = [START, START + 1, START + 3602, START + 3603]
+    rows = [sample(second, at=at, processes=1) for second, at in enumerate(times)]
+    path = write(tmp_path / "run.csv", rows, [use(0)])
     assert users_in_replay(path) == [["ann"]] * 4
     assert seconds_of(report(path, by="user"), "user") == {"ann": 3}
 
 
 def test_a_list_whose_sample_is_missing_is_of_the_next_one(tmp_path: Path) -> None:
-    rows = [sample(START + second, second, processes=1) for second in (0, 1, 2, 4, 5)]
-    lists = [use(START, 0, user="ann"), use(START + 3, 3, user="bo")]
+    rows = [sample(second, processes=1) for second in (0, 1, 2, 4, 5)]
+    lists = [use(0, user="ann"), use(3, user="bo")]
     path = write(tmp_path / "run.csv", rows, lists)
     assert users_in_replay(path) == [["ann"]] * 3 + [["bo"]] * 2
     assert seconds_of(report(path, by="user"), "user") == {"ann": 4, "bo": 1}
@@ -141,19 +136,17 @@ def test_a_list_whose_sample_is_missing_is_of_the_next_one(tmp_path: Path) -> No
 # Logs of single users.
 
 
-def user_log(path: Path, user: str, at: float, seconds: int, count: int = 2) -> Path:
-    rows = [sample(at + second, second, processes=count) for second in range(seconds + 1)]
+def user_log(path: Path, user: str, at: float, seconds: int) -> Path:
+    rows = [sample(second, at=at + second, processes=2) for second in range(seconds + 1)]
     lists = [
-        use(at + second, second, ord(user[-1]), user=user) | {"sm [%]": 50}
+        use(second, ord(user[-1]), at=at + second, user=user) | {"sm [%]": 50}
         for second in range(0, seconds + 1, 4)
     ]
     return write(path, rows, lists)
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_logs_of_single_users_that_overlap_count_each_user(
-    order: tuple[int, int], tmp_path: Path
-) -> None:
+def test_overlapping_logs_of_users_count_each_user(order: tuple[int, int], tmp_path: Path) -> None:
     paths = [
         user_log(tmp_path / "a.csv", "user-a", START, 7),
         user_log(tmp_path / "b.csv", "user-b", START + 0.5, 7),
@@ -173,10 +166,11 @@ def paced_log(path: Path, user: str, at: float, interval: float, last: float) ->
     listed = -60.0
     for number in range(int(last / interval) + 6):
         second = round(interval * number, 1)
-        rows.append(sample(at + second, second, processes=2 if second <= last else 1))
+        rows.append(sample(second, at=at + second, processes=2 if second <= last else 1))
         if second <= last and second - listed >= 4:
             listed = second
-            lists.append(use(at + second, second, ord(user[-1]), user=user) | {"sm [%]": 50})
+            own = use(second, ord(user[-1]), at=at + second, user=user)
+            lists.append(own | {"sm [%]": 50})
     return write(path, rows, lists)
 
 
@@ -196,7 +190,7 @@ def paced_log(path: Path, user: str, at: float, interval: float, last: float) ->
         ((20, 300), 7),
     ],
 )
-def test_logs_of_single_users_that_overlap_count_each_user_at_any_interval(
+def test_overlapping_logs_of_users_count_each_user_at_any_interval(
     intervals: tuple[float, float], offset: float, order: tuple[int, int], tmp_path: Path
 ) -> None:
     most = max(intervals)
@@ -215,8 +209,8 @@ def test_logs_of_single_users_that_overlap_count_each_user_at_any_interval(
 
 def test_a_log_that_ends_leaves_the_user_of_another_one(tmp_path: Path) -> None:
     often = user_log(tmp_path / "a.csv", "user-a", START, 302)
-    rows = [sample(START + at, at, processes=2) for at in range(0, 1201, 60)]
-    lists = [use(START + at, at, 98, user="user-b") for at in range(0, 1201, 60)]
+    rows = [sample(at, processes=2) for at in range(0, 1201, 60)]
+    lists = [use(at, 98, user="user-b") for at in range(0, 1201, 60)]
     seldom = write(tmp_path / "b.csv", rows, lists)
     found = report(often, seldom, by="user")
     assert seconds_of(found, "user") == {"user-a": 302, "user-b": 1200}
@@ -224,8 +218,8 @@ def test_a_log_that_ends_leaves_the_user_of_another_one(tmp_path: Path) -> None:
 
 
 def test_a_list_without_a_next_one_ends_in_a_report_as_in_a_replay(tmp_path: Path) -> None:
-    rows = [sample(START + second, second, processes=1) for second in range(20)]
-    path = write(tmp_path / "run.csv", rows, [use(START, 0), use(START + 4, 4)])
+    rows = [sample(second, processes=1) for second in range(20)]
+    path = write(tmp_path / "run.csv", rows, [use(0), use(4)])
     shown = users_in_replay(path)
     assert shown == [["ann"]] * 10 + [[]] * 10
     found = report(path, by="user")
@@ -235,9 +229,9 @@ def test_a_list_without_a_next_one_ends_in_a_report_as_in_a_replay(tmp_path: Pat
 
 def test_a_log_of_a_single_user_adds_nothing_to_one_of_all(tmp_path: Path) -> None:
     mine = user_log(tmp_path / "mine.csv", "user-a", START + 0.5, 20)
-    rows = [sample(START + second, second, processes=2) for second in range(31)]
+    rows = [sample(second, processes=2) for second in range(31)]
     lists = [
-        use(START + second, second, pid, user=user)
+        use(second, pid, user=user)
         for second in range(0, 31, 4)
         for pid, user in ((97, "user-a"), (98, "user-b"))
     ]
@@ -290,7 +284,7 @@ def test_an_impossible_step_of_an_energy_counter_is_left_out_and_reported(
     tmp_path: Path,
 ) -> None:
     rows = [
-        sample(START + second, second) | {"energy [J]": value, POWER: powers}
+        sample(second) | {"energy [J]": value, POWER: powers}
         for second, value in enumerate(counter)
     ]
     found = report(write(tmp_path / "run.csv", rows))
@@ -302,16 +296,16 @@ def test_an_impossible_step_of_an_energy_counter_is_left_out_and_reported(
     assert said is None or said in notes[0]
 
 
-def test_what_a_gpu_can_use_is_judged_by_its_power_limit(tmp_path: Path) -> None:
-    def log(limit: float | None) -> Path:
-        rows = [
-            sample(START + second, second) | {"energy [J]": value, "power.max_limit [W]": limit}
-            for second, value in enumerate((0, 100, 12000, 12100))
-        ]
-        return write(tmp_path / "run.csv", rows)
-
-    assert report(log(None))["lines"][0]["energy_kwh"] == pytest.approx(12100 / 3.6e6, abs=1e-6)
-    assert report(log(300))["lines"][0]["energy_kwh"] == pytest.approx(200 / 3.6e6, abs=1e-6)
+@pytest.mark.parametrize(("limit", "joules"), [(None, 12100), (300, 200)])
+def test_what_a_gpu_can_use_is_judged_by_its_power_limit(
+    limit: float | None, joules: float, tmp_path: Path
+) -> None:
+    rows = [
+        sample(second) | {"energy [J]": value, "power.max_limit [W]": limit}
+        for second, value in enumerate((0, 100, 12000, 12100))
+    ]
+    (line,) = report(write(tmp_path / "run.csv", rows))["lines"]
+    assert line["energy_kwh"] == pytest.approx(joules / 3.6e6, abs=1e-6)
 
 
 # Time ranges.
@@ -343,20 +337,21 @@ def sums_of(found: dict[str, Any]) -> dict[tuple[object, ...], float]:
     return sums
 
 
-def assert_adds_up(paths: Sequence[Path], splits: Sequence[float], by: str) -> None:
-    def sums(first: str | None = None, last: str | None = None) -> dict[tuple[object, ...], float]:
+def assert_adds_up(paths: Sequence[Path], splits: Sequence[float], by: str, **options: Any) -> None:
+    def sums(first: str | None, last: str | None) -> dict[tuple[object, ...], float]:
         out = io.StringIO()
-        options: dict[str, Any] = {"by": by, "form": "json", "first": first, "last": last}
-        is_empty = print_report([*map(str, paths)], out=out, now=START + 1e6, **options)
+        asked = {"by": by, "form": "json", "first": first, "last": last, **options}
+        is_empty = print_report([*map(str, paths)], out=out, now=START + 1e6, **asked)
         return {} if is_empty else sums_of(json.loads(out.getvalue()))
 
-    whole = sums()
+    whole = sums(None, None)
     ends = [None, *(iso(START + split) for split in sorted(set(splits))), None]
+    parts = [sums(first, last) for first, last in pairwise(ends)]
     total: dict[tuple[object, ...], float] = dict.fromkeys(whole, 0.0)
-    for first, last in pairwise(ends):
-        for key, value in sums(first, last).items():
+    for part in parts:
+        for key, value in part.items():
             total[key] = total.get(key, 0) + value
-    if any(sums(first, last) == {} for first, last in pairwise(ends)):
+    if {} in parts:
         # A time range without any sample, as within a gap, has no report: the length of the gap
         # and an XID in it are in none.
         whole, total = (
@@ -364,6 +359,10 @@ def assert_adds_up(paths: Sequence[Path], splits: Sequence[float], by: str) -> N
             for each in (whole, total)
         )
     assert total == pytest.approx(whole, abs=2e-5 * len(ends), rel=2e-3)
+
+
+BEFORE_ALL = use(0, at=START - 1e5) | {"used_gpu_memory [MiB]": 0, "sm [%]": 0, "cpu [%]": 0}
+"""A list before all samples: the file has its columns also if no list follows."""
 
 
 times = st.lists(
@@ -403,8 +402,6 @@ def logs(draw: st.DrawFn) -> tuple[list[Row], list[Row], list[float]]:
             if uuid == "G1" and draw(st.integers(0, 7)) == 0:
                 continue
             own = {
-                "index": int(uuid[1]),
-                "uuid": uuid,
                 "processes": len(there),
                 "utilization.gpu [%]": draw(st.sampled_from((None, 0, 3, 95))),
                 "memory.used [MiB]": draw(st.sampled_from((1000, 5000))),
@@ -418,9 +415,9 @@ def logs(draw: st.DrawFn) -> tuple[list[Row], list[Row], list[float]]:
                 **allocated,
             }
             own["clocks_event_reasons.active"] = hex(int(str(own["clocks_event_reasons.active"])))
-            rows.append(sample(START + elapsed, elapsed) | own)
+            rows.append(sample(elapsed, uuid) | own)
             lists += [
-                use(START + elapsed, elapsed, pid, uuid=uuid)
+                use(elapsed, pid, uuid=uuid)
                 | {"user": "ann" if pid == 1 else "bo", "used_gpu_memory [MiB]": 512 * pid}
                 | {"sm [%]": draw(st.sampled_from((0, 20))), "cpu [%]": 100}
                 for pid in there
@@ -439,20 +436,15 @@ def test_time_ranges_add_up_to_the_whole(
     by: str, tmp_path: Path, drawn: tuple[list[Row], list[Row], list[float]]
 ) -> None:
     rows, lists, splits = drawn
-    heading = use(START, 0) | {"used_gpu_memory [MiB]": 0, "sm [%]": 0, "cpu [%]": 0}
-    # A list before all samples: the file has its columns also if no list follows.
-    path = write(tmp_path / "run.csv", rows, [heading | {"at": START - 1e5}, *lists])
-    assert_adds_up([path], splits, by)
+    assert_adds_up([write(tmp_path / "run.csv", rows, [BEFORE_ALL, *lists])], splits, by)
 
 
 @pytest.mark.parametrize("by", ["gpu", "process"])
 def test_an_error_in_a_gap_is_one_of_the_gpu_and_of_nobody(by: str, tmp_path: Path) -> None:
-    rows = [sample(START + at, at, processes=1) for at in range(4)]
-    late = sample(START + 40, 40, processes=1)
-    late |= {"xid": 31, "xid.at": iso(START + 20), "ecc.errors.uncorrected.volatile.total": 3}
-    rows = [row | {"xid": None, "xid.at": None} for row in rows]
-    rows = [row | {"ecc.errors.uncorrected.volatile.total": 0} for row in rows]
-    path = write(tmp_path / "run.csv", [*rows, late], [use(START, 0), use(START + 40, 40)])
+    ecc = "ecc.errors.uncorrected.volatile.total"
+    rows = [sample(at, processes=1) | {"xid": None, "xid.at": None, ecc: 0} for at in range(4)]
+    rows.append(sample(40, processes=1) | {"xid": 31, "xid.at": iso(START + 20), ecc: 3})
+    path = write(tmp_path / "run.csv", rows, [use(0), use(40)])
     (line,) = report(path, by=by)["lines"]
     counted = ({"31": 1}, 3) if by == "gpu" else ({}, 0)
     assert (line["xids"] or {}, line["ecc_uncorrected"]) == counted
@@ -460,7 +452,7 @@ def test_an_error_in_a_gap_is_one_of_the_gpu_and_of_nobody(by: str, tmp_path: Pa
 
 
 def test_a_time_range_between_two_samples_has_its_seconds(tmp_path: Path) -> None:
-    path = write(tmp_path / "run.csv", [sample(START + at, at) for at in (0, 60, 120)])
+    path = write(tmp_path / "run.csv", [sample(at) for at in (0, 60, 120)])
     for splits in ([90], [60], [70, 80], [1, 2, 119.5]):
         assert_adds_up([path], splits, "gpu")
     within = report(path, first=iso(START + 70), last=iso(START + 80))
@@ -473,11 +465,8 @@ def test_a_time_range_between_two_samples_has_its_seconds(tmp_path: Path) -> Non
 @pytest.mark.parametrize("by", ["gpu", "user", "host"])
 def test_time_ranges_of_rotated_and_overlapping_logs_add_up(by: str, tmp_path: Path) -> None:
     def part(name: str, seconds: range, user: str) -> Path:
-        rows = [
-            sample(START + second, second, processes=1) | {"energy [J]": 100 * second}
-            for second in seconds
-        ]
-        lists = [use(START + second, second, user=user) for second in seconds if not second % 4]
+        rows = [sample(second, processes=1) | {"energy [J]": 100 * second} for second in seconds]
+        lists = [use(second, user=user) for second in seconds if not second % 4]
         return write(tmp_path / name, rows, lists)
 
     part("run.part0001.csv", range(40), "ann")
@@ -492,19 +481,17 @@ def test_time_ranges_of_rotated_and_overlapping_logs_add_up(by: str, tmp_path: P
 @pytest.mark.slow
 def test_a_gpu_that_was_away_for_long_has_its_gap_in_every_time_range(tmp_path: Path) -> None:
     rows = [
-        sample(START + at, at, uuid=uuid) | {"index": int(uuid[1])}
+        sample(at, uuid)
         for at in range(3000)
         for uuid in ("G0", "G1")
         if uuid == "G0" or at < 10 or at >= 2900
     ]
-    path = write(tmp_path / "run.csv", rows)
-    assert_adds_up([path], [5, 2800, 2950], "gpu")
+    assert_adds_up([write(tmp_path / "run.csv", rows)], [5, 2800, 2950], "gpu")
 
 
 def test_an_xid_between_the_samples_around_a_split_counts_once(tmp_path: Path) -> None:
     rows = [
-        sample(START + at, at, status="ok")
-        | ({} if at < 120 else {"xid": 79, "xid.at": iso(START + 100)})
+        sample(at, status="ok") | ({} if at < 120 else {"xid": 79, "xid.at": iso(START + 100)})
         for at in range(0, 300, 60)
     ]
     path = write(tmp_path / "run.csv", rows)
@@ -519,15 +506,10 @@ def test_an_xid_between_the_samples_around_a_split_counts_once(tmp_path: Path) -
 def job_log(path: Path, facts: Sequence[dict[str, object]], seconds: int = 4) -> Path:
     """Two GPUs with a process each, both with the same facts at every second sample."""
     gpus = ("G0", "G1")
-    rows = [
-        sample(START + at, at, uuid=uuid, processes=1) | {"index": int(uuid[1])}
-        for at in range(seconds + 1)
-        for uuid in gpus
-    ]
+    rows = [sample(at, uuid, processes=1) for at in range(seconds + 1) for uuid in gpus]
+    unknown = {"used_gpu_memory [MiB]": 1024, "launcher": None, "session": None}
     lists = [
-        use(START + at, at, 10 + number, uuid=uuid)
-        | {"index": number, "used_gpu_memory [MiB]": 1024, "launcher": None, "session": None}
-        | facts[min(at // 2, len(facts) - 1)]
+        use(at, 10 + number, uuid) | unknown | facts[min(at // 2, len(facts) - 1)]
         for at in range(0, seconds + 1, 2)
         for number, uuid in enumerate(gpus)
     ]
@@ -581,16 +563,11 @@ def test_a_job_that_is_known_long_after_a_time_range_is_one_job_there(
     facts: list[dict[str, object]], tmp_path: Path
 ) -> None:
     path = job_log(tmp_path / "run.csv", facts, seconds=1200)
-    listed = path.with_suffix(".processes.csv")
-    with listed.open(newline="") as file:
-        rows = list(csv.DictReader(file))
     # The first process is known at once, the other one only at the end.
-    early = {name: str(value) for name, value in facts[-1].items()}
-    rows = [row | early if row["pid"] == "10" else row for row in rows]
-    with listed.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
+    known_early = [
+        (row, name, str(value)) for row in range(0, 1202, 2) for name, value in facts[-1].items()
+    ]
+    change_cells(path.with_suffix(".processes.csv"), *known_early)
     (line,) = report(path, by="job", last=iso(START + 300))["lines"]
     assert (line["gpus"], line["processes"]) == ("0,1", 2)
     assert line["gpu_hours"] * 3600 == pytest.approx(600, abs=0.01)
@@ -598,12 +575,10 @@ def test_a_job_that_is_known_long_after_a_time_range_is_one_job_there(
 
 
 def test_a_launcher_that_left_its_gpu_before_its_process_came_is_one_job(tmp_path: Path) -> None:
-    def pid_at(at: int) -> int:
-        return 9 if at < 12 else 20 if at < 700 else 10
-
-    rows = [sample(START + at, at, processes=1) for at in range(801)]
+    pids = [9] * 12 + [20] * 688 + [10] * 101
+    rows = [sample(at, processes=1) for at in range(801)]
     lists = [
-        use(START + at, at, pid_at(at)) | {"launcher": "9:1" if pid_at(at) == 10 else None}
+        use(at, pids[at]) | {"launcher": "9:1" if pids[at] == 10 else None}
         for at in range(0, 801, 4)
     ]
     path = write(tmp_path / "run.csv", rows, lists)
@@ -613,14 +588,9 @@ def test_a_launcher_that_left_its_gpu_before_its_process_came_is_one_job(tmp_pat
 
 
 def test_a_launcher_with_a_gpu_of_its_own_is_part_of_its_job(tmp_path: Path) -> None:
-    rows = [
-        sample(START + at, at, uuid=uuid, processes=1) | {"index": int(uuid[1])}
-        for at in range(5)
-        for uuid in ("G0", "G1")
-    ]
+    rows = [sample(at, uuid, processes=1) for at in range(5) for uuid in ("G0", "G1")]
     lists = [
-        use(START + at, at, pid, uuid=uuid)
-        | {"index": int(uuid[1]), "session": 3 + pid, "launcher": launcher}
+        use(at, pid, uuid, session=3 + pid, launcher=launcher)
         for at in (0, 2, 4)
         for pid, uuid, launcher in ((9, "G0", None), (10, "G1", "9:1"))
     ]
@@ -632,23 +602,72 @@ def test_a_launcher_with_a_gpu_of_its_own_is_part_of_its_job(tmp_path: Path) -> 
 # Files that are cut or corrupt.
 
 
+# How sums are added up: each field by its type.
+
+
+def _filled(total: Sum, number: int = 1) -> Any:
+    """A sum with another value in each of its fields."""
+    for name in total.__struct_fields__:
+        value = getattr(total, name)
+        number += 1
+        if isinstance(value, Sum):
+            _filled(value, number)
+        elif isinstance(value, Counter):
+            value[79] = number
+        elif isinstance(value, dict):
+            value["heat"] = float(number)
+        elif isinstance(value, array):
+            value[number] = float(number)
+        else:
+            setattr(total, name, bool(number) if value is False else number)
+    return total
+
+
+def test_no_field_is_lost_when_sums_are_joined() -> None:
+    total = Sums()
+    for other in (_filled(Sums()), Sums()):
+        total.join(other)
+        assert total == _filled(Sums())
+
+
+def test_a_subject_gets_its_share_of_the_energy_and_all_of_the_time() -> None:
+    total, whole = Sums(), _filled(Sums())
+    total.join(whole, 0.5)
+    for name in total.__struct_fields__:
+        part = getattr(total, name)
+        if hasattr(part, "joules"):
+            assert part.joules == getattr(whole, name).joules / 2
+            part.joules *= 2
+    assert total == whole
+
+
+def test_the_first_and_last_time_and_the_peak_are_those_of_both() -> None:
+    total, other = Sums(first=5.0, last=6.0, ecc=1), Sums(first=4.0, last=5.0, ecc=2)
+    total.memory.add(10.0, 1.0)
+    other.memory.add(20.0, 3.0)
+    total.join(other)
+    assert (total.first, total.last, total.ecc) == (4.0, 6.0, 3)
+    assert (total.memory.peak, total.memory.mean) == (20.0, 17.5)
+
+
 def long_log(path: Path, seconds: int = 3000) -> Path:
     rows = [
-        sample(START + at, at, processes=1) | {"energy [J]": 100 * at + at * at % 97}
-        for at in range(seconds)
+        sample(at, processes=1) | {"energy [J]": 100 * at + at * at % 97} for at in range(seconds)
     ]
-    lists = [
-        use(START + at, at) | {"used_gpu_memory [MiB]": at * 7919 % 4001}
-        for at in range(0, seconds, 4)
-    ]
+    lists = [use(at) | {"used_gpu_memory [MiB]": at * 7919 % 4001} for at in range(0, seconds, 4)]
     return write(path, rows, lists)
+
+
+def packed_log(folder: Path, seconds: int = 60) -> Path:
+    path = pack(long_log(folder / "run.csv", seconds))
+    pack(folder / "run.processes.csv")
+    return path
 
 
 def replay_note(path: Path) -> str:
     """What a replay says of the files, once it has read them."""
-    with closing(open_log(path)) as log:
-        log.read_into(History(conditions(), gpu_depth=LOG_GPU_DEPTH), delay=0.0)
-        wait_until(lambda: log.events_complete)
+    with opened(path) as log:
+        read_whole(log)
         return log.damage
 
 
@@ -676,15 +695,10 @@ def _wrong_checksum(packed: bytes) -> bytes:
         (lambda packed: packed + b"rubbish", "something else after its compressed data"),
     ],
 )
-def test_a_packed_file_that_is_damaged_is_reported(
-    harm: Any, said: str, torn: str, tmp_path: Path
-) -> None:
-    long_log(tmp_path / "run.csv", 600)
-    for name in ("run.csv", "run.processes.csv"):
-        packed = gzip.compress((tmp_path / name).read_bytes())
-        (tmp_path / name).unlink()
-        (tmp_path / f"{name}.gz").write_bytes(harm(packed) if name == torn else packed)
-    path = tmp_path / "run.csv.gz"
+def test_a_damaged_packed_file_is_reported(harm: Any, said: str, torn: str, tmp_path: Path) -> None:
+    path = packed_log(tmp_path, 600)
+    harmed = tmp_path / f"{torn}.gz"
+    harmed.write_bytes(harm(harmed.read_bytes()))
     for by in ("gpu", "user"):
         notes = " ".join(report(path, by=by)["notes"])
         assert f"{torn}.gz " in notes
@@ -729,15 +743,10 @@ def test_a_plain_file_that_is_cut_is_reported(torn: str, tmp_path: Path) -> None
 def test_a_process_file_without_anything_is_reported_and_the_gpus_are_read(
     content: bytes, tmp_path: Path
 ) -> None:
-    path = long_log(tmp_path / "run.csv", 60)
-    whole = report(path)["lines"][0]
-    (tmp_path / "run.csv.gz").write_bytes(gzip.compress(path.read_bytes()))
+    path = packed_log(tmp_path)
     (tmp_path / "run.processes.csv.gz").write_bytes(content)
-    path.unlink()
-    (tmp_path / "run.processes.csv").unlink()
-    path = tmp_path / "run.csv.gz"
     found = report(path)
-    assert found["lines"][0]["covered_hours"] == whole["covered_hours"]
+    assert seconds_of(found, "index", "covered_hours") == {0: 59}
     assert "run.processes.csv.gz" in found["notes"][0]
     assert found["notes"][0].endswith("its rows are left out.")
     assert "run.processes.csv.gz" in replay_note(path)
@@ -760,15 +769,11 @@ def test_a_rotated_part_that_is_no_log_is_reported_and_the_others_are_read(
     assert name in replay_note(path)
 
 
-def test_a_gpu_file_that_is_not_compressed_in_spite_of_its_name_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = long_log(tmp_path / "run.csv", 60)
-    packed = path.rename(tmp_path / "run.csv.gz")
-    assert print_report([str(packed)]) == 1
-    assert "cannot be decompressed" in capsys.readouterr().err
+def test_a_gpu_file_that_is_not_compressed_in_spite_of_its_name_is_refused(tmp_path: Path) -> None:
+    packed = long_log(tmp_path / "run.csv", 60).rename(tmp_path / "run.csv.gz")
+    assert "cannot be decompressed" in refused(packed)
     packed.write_bytes(zlib.compress(b"x"))
-    assert print_report([str(packed)]) == 1
+    assert refused(packed)
 
 
 def test_gpus_with_processes_that_no_list_has_are_reported(tmp_path: Path) -> None:
@@ -787,17 +792,17 @@ def test_gpus_with_processes_that_no_list_has_are_reported(tmp_path: Path) -> No
 # Rows that were written twice.
 
 
+KEYS: dict[str, Callable[[bytes], bytes]] = {
+    "rows": lambda row: row,
+    "samples": lambda row: row.partition(b",")[0],
+}
+
+
 def twice(path: Path, how: str) -> None:
     for name in (path, path.with_suffix(".processes.csv")):
         heading, *rows = name.read_bytes().splitlines(keepends=True)
-        if how == "rows":
-            found = [row for row in rows for _ in range(2)]
-        else:
-            groups: dict[bytes, list[bytes]] = {}
-            for row in rows:
-                groups.setdefault(row.partition(b",")[0], []).append(row)
-            found = [row for group in groups.values() for row in group * 2]
-        name.write_bytes(heading + b"".join(found))
+        groups = (list(group) for _, group in groupby(rows, KEYS[how]))
+        name.write_bytes(heading + b"".join(row for group in groups for row in group * 2))
 
 
 @pytest.mark.parametrize("how", ["rows", "samples"])
@@ -811,10 +816,9 @@ def test_rows_that_were_written_twice_count_once(how: str, by: str, tmp_path: Pa
     said = " has 10 rows twice in a sample, which count once."
     assert f"{path}{said}" in found["notes"]
     assert any("run.processes.csv has 6 rows twice" in note for note in found["notes"])
-    with closing(open_log(path)) as log:
+    with opened(path) as log:
         for time in times_of(log):
-            taken = log.at(time)
-            assert taken is not None
+            taken = known(log.at(time))
             assert [one.uuid for one in taken.gpus] == ["G0", "G1"]
             assert [len(one.uses) for one in taken.processes] == [1, 1]
             assert [one.memory_used for one in taken.processes] == [2**30, 2**30]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
-from gpumon.report import output, parallel
-from tests.report.logs import report
+from tests.report.logs import about, report
 from tests.report.test_adding_up import START, Row, iso, logs, sample, use, write
+from tests.report.test_parallel import count_in_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,13 +28,13 @@ NOBODY = allocated(0)
 
 def log(path: Path, spans: Iterable[tuple[int, Row, int]]) -> Path:
     """A log of a GPU: seconds, to whom it is allocated then, and its number of processes."""
-    rows, lists = [], [use(START - 1e5, 0)]
+    rows, lists = [], [use(0, at=START - 1e5)]
     second = 0
     for seconds, row, processes in spans:
         for _ in range(seconds):
             own = {"processes": processes, "power.draw [W]": 100, "utilization.gpu [%]": 0}
-            rows.append(sample(START + second, second) | own | row)
-            lists += [use(START + second, second, user="bo", slurm_job="7")] * bool(processes)
+            rows.append(sample(second) | own | row)
+            lists += [use(second, user="bo", slurm_job="7")] * bool(processes)
             second += 1
     return write(path, [*rows, rows[-1] | {"at": START + second, "elapsed [s]": second}], lists)
 
@@ -88,8 +88,7 @@ def test_what_is_not_known_of_a_gpu_is_not_counted(tmp_path: Path) -> None:
 def test_before_a_scheduler_has_answered_there_is_no_line_for_what_it_may_have_given(
     by: str, tmp_path: Path
 ) -> None:
-    not_asked = allocated(None, "slurm -?", "")
-    path = log(tmp_path / "run.csv", [(5, not_asked, 0), (20, NOBODY, 1)])
+    path = log(tmp_path / "run.csv", [(5, allocated(None, "slurm -?", ""), 0), (20, NOBODY, 1)])
     (bo,) = report(path, by=by)["lines"]
     assert (bo["user"], bo["processes"]) == ("bo", 1)
 
@@ -147,7 +146,7 @@ def test_gpus_with_one_job_at_a_time_have_the_hours_of_all_jobs(
 ) -> None:
     rows, lists, _ = drawn
     one = [row | (ANN if row["allocations"] == 2 else {}) for row in rows]
-    path = write(tmp_path / "run.csv", one, [use(START - 1e5, 0), *lists])
+    path = write(tmp_path / "run.csv", one, [use(0, at=START - 1e5), *lists])
     total = report(path)["total"]
     assume(total["allocated_hours"])
     for by in ("user", "job"):
@@ -165,36 +164,21 @@ def test_a_long_log_that_is_read_in_parts_has_the_same_hours(
     ]
     path = log(tmp_path / "run.csv", spans)
     whole = {by: report(path, by=by)["lines"] for by in ("gpu", "host", "user")}
-    read = read_in_parts(monkeypatch)
+    counted = count_in_parts(monkeypatch, 2**14)
     for by, lines in whole.items():
-        assert report(path, by=by)["lines"] == [pytest.approx(line) for line in lines]
-    assert None not in read
+        assert report(path, by=by)["lines"] == about(lines)
+    assert counted == [True] * 3
 
 
 def test_a_part_that_cannot_know_whose_an_allocation_is_is_read_with_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Only the first part has processes of bo: alone, the last one would skip the allocation.
-    path = log(
-        tmp_path / "run.csv", [(1665, NOBODY, 1), (1665, allocated(None, "slurm -?", "bo"), 0)]
-    )
-    (whole,) = report(path, by="user")["lines"]
-    read = read_in_parts(monkeypatch)
+    spans = [(1665, NOBODY, 1), (1665, allocated(None, "slurm -?", "bo"), 0)]
+    path = log(tmp_path / "run.csv", spans)
+    whole = report(path, by="user")["lines"]
+    counted = count_in_parts(monkeypatch, 2**14)
     (bo,) = report(path, by="user")["lines"]
-    assert bo == pytest.approx(whole)
+    assert [bo] == about(whole)
     assert bo["allocated_known"] < 0.6
-    assert read == [None]
-
-
-def read_in_parts(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Have reports from now on read short logs in parts too; returns the sums of the parts."""
-    read: list[object] = []
-    tally_parts = parallel.tally_parts
-
-    def in_parts(logs: Any, by: Any, window: Any, hosts: Any, _: int) -> object:
-        read.append(tally_parts(logs, by, window, hosts, 2**14))
-        return read[-1]
-
-    monkeypatch.setattr(output, "tally_parts", in_parts)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(4))
-    return read
+    assert counted == [False]

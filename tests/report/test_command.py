@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
-import io
 import os
 import re
 import resource
@@ -12,11 +10,10 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from contextlib import closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpumon.makers.source import SourceError
 from gpumon.model.processes import ProcessId, Workload
@@ -27,91 +24,100 @@ from gpumon.recording.playback.replay import ReplaySource
 from gpumon.recording.recording import NO_SAMPLES, RecordingError
 from gpumon.report.curves import GpuCurves
 from gpumon.report.figures import BY
-from gpumon.report.output import print_report
 from gpumon.report.plot import draw
 from gpumon.text.time_parsing import day_and_time
 from tests import fork_server
 from tests.build import GIB, NOON, gpu, process, snapshot
-from tests.report.logs import changed, lines_of, printed, report, write_log
+from tests.command import GPUMON, run_program
+from tests.recording.csv.reading import change_cells, opened, pack
+from tests.report.logs import changed, lines_of, printed, refused, report, write_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Snapshot
     from tests.report.logs import Sample
 
 
 SPAN = f"{day_and_time(NOON)} to {day_and_time(NOON + 590)}"
+LogOf: TypeAlias = "Callable[..., Path]"
+HOUR = range(0, 3601, 10)
+TEN_MINUTES = range(0, 600, 10)
 
 
 def busy(seconds: Iterable[float], *, host: str = "ada-07", **options: Any) -> list[Sample]:
     """One card at 50 % and 360 W, with ann's process, at some seconds after noon."""
     processes = options.pop("processes", (process(sm=50),))
-    card = {"utilization_gpu": 50, "power_draw": 360.0, "energy": None, **options}
-    return [
-        (
-            msgspec.structs.replace(
-                snapshot(NOON + second, gpu(**card), processes=processes), host=Host(name=host)
-            ),
-            float(second),
-        )
-        for second in seconds
-    ]
+    card = gpu(**{"utilization_gpu": 50, "power_draw": 360.0, "energy": None, **options})
+    samples = ((snapshot(NOON + at, card, processes=processes), float(at)) for at in seconds)
+    return [(replace(taken, host=Host(name=host)), at) for taken, at in samples]
 
 
-def test_energy_without_a_counter_is_power_times_time(tmp_path: Path) -> None:
-    [line] = report(write_log(tmp_path / "a.csv", busy(range(0, 3601, 10))))["lines"]
+@pytest.fixture
+def log(tmp_path: Path) -> LogOf:
+    """Writes a log of a busy GPU, see ``busy``."""
+    return lambda seconds, **options: write_log(tmp_path / "a.csv", busy(seconds, **options))
+
+
+@pytest.fixture
+def hour(log: LogOf) -> Path:
+    return log(HOUR)
+
+
+@pytest.fixture
+def short(log: LogOf) -> Path:
+    return log(TEN_MINUTES)
+
+
+def test_energy_without_a_counter_is_power_times_time(hour: Path) -> None:
+    [line] = report(hour)["lines"]
     assert line["energy_kwh"] == pytest.approx(0.36)
     assert line["energy_source"] == "power"
     assert line["busy_hours"] == line["gpu_hours"] == line["covered_hours"] == 1
     assert line["gaps"] == 0
 
 
-def test_a_gap_counts_for_nothing_and_is_said(tmp_path: Path) -> None:
-    seconds = [*range(0, 100, 10), *range(1000, 1100, 10)]
-    log = write_log(tmp_path / "a.csv", busy(seconds))
-    [line] = report(log)["lines"]
+def test_a_gap_counts_for_nothing_and_is_said(log: LogOf) -> None:
+    path = log([*range(0, 100, 10), *range(1000, 1100, 10)])
+    [line] = report(path)["lines"]
     assert line["covered_hours"] * 3600 == pytest.approx(90 + 25 + 90, abs=0.01)
     assert line["gaps"] == 1
     assert line["gap_hours"] * 3600 == pytest.approx(910 - 25, abs=0.01)
-    assert "a gap, together at most 14m per GPU" in printed(log)
+    assert "a gap, together at most 14m per GPU" in printed(path)
 
 
 @pytest.mark.parametrize("moves", [(3600, 0), (-3600, 3600), (-3600, 0)])
 def test_a_clock_that_was_set_is_no_gap(tmp_path: Path, moves: tuple[float, float]) -> None:
     told = [
-        (msgspec.structs.replace(one, time=one.time + moved), second)
+        (replace(one, time=one.time + moved), second)
         for one, second in busy(range(0, 1000, 10))
-        for moved in [0 if second < 300 else moves[0] if second < 700 else moves[1]]
+        for moved in [0 if second < 300 else moves[second >= 700]]
     ]
     [line] = report(write_log(tmp_path / "a.csv", told))["lines"]
     assert line["covered_hours"] * 3600 == pytest.approx(990, abs=0.01)
     assert (line["gaps"], line["gap_hours"]) == (0, 0)
 
 
-def test_a_log_that_changes_its_pace_has_no_gap(tmp_path: Path) -> None:
-    seconds = [*range(100), *range(100, 1000, 30)]
-    [line] = report(write_log(tmp_path / "a.csv", busy(seconds)))["lines"]
+def test_a_log_that_changes_its_pace_has_no_gap(log: LogOf) -> None:
+    [line] = report(log([*range(100), *range(100, 1000, 30)]))["lines"]
     assert line["gaps"] == 0
 
 
-def test_only_what_lies_between_from_and_to_counts(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "a.csv", busy(range(0, 7200, 10)))
+def test_only_what_lies_between_from_and_to_counts(log: LogOf) -> None:
+    path = log(range(0, 7200, 10))
     for by in BY:
-        [line] = report(log, by=by, first="-1h", last="-30m", now=NOON + 7000)["lines"]
+        [line] = report(path, by=by, first="-1h", last="-30m", now=NOON + 7000)["lines"]
         assert line["energy_kwh"] == pytest.approx(0.18)
         assert line["gpu_hours"] == pytest.approx(0.5)
 
 
-def test_one_sample_is_told_without_any_hours(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "a.csv", busy([0]))
-    [line] = report(log)["lines"]
-    assert line["covered_hours"] == 0
-    assert line["energy_kwh"] is None
+def test_one_sample_is_told_without_any_hours(log: LogOf) -> None:
+    path = log([0])
+    [line] = report(path)["lines"]
+    assert (line["covered_hours"], line["energy_kwh"]) == (0, None)
     assert line["memory_peak_bytes"] == GIB // 2
-    shown = printed(log)
+    shown = printed(path)
     assert "–" in shown
     assert "There is a single sample of each GPU" in shown
     assert "No processes were logged" not in shown
@@ -129,13 +135,12 @@ def test_logs_that_overlap_count_once(tmp_path: Path) -> None:
         assert line["present_hours"] == pytest.approx(1, abs=0.003)
 
 
-def test_the_same_card_numbers_of_different_hosts_are_kept_apart(tmp_path: Path) -> None:
-    one = write_log(tmp_path / "a.csv", busy(range(0, 3601, 10)))
+def test_the_same_gpu_numbers_of_different_hosts_are_kept_apart(tmp_path: Path, hour: Path) -> None:
     two = write_log(tmp_path / "b.csv", busy(range(0, 1801, 10), host="bob-01"))
     for by in BY:
-        hours = {line["host"]: line["gpu_hours"] for line in report(two, one, by=by)["lines"]}
+        hours = {line["host"]: line["gpu_hours"] for line in report(two, hour, by=by)["lines"]}
         assert hours == {"ada-07": 1, "bob-01": 0.5}
-    assert "bob-01" in printed(one, two, width=80)
+    assert "bob-01" in printed(hour, two, width=80)
 
 
 @pytest.mark.slow
@@ -144,35 +149,41 @@ def test_rotated_and_packed_parts_are_one_log(tmp_path: Path) -> None:
     write_log(tmp_path / "run.part0001.csv", busy(range(0, 1200, 10)))
     write_log(tmp_path / "run.part0002.csv", busy(range(1200, 2400, 10)))
     run = write_log(tmp_path / "run.csv", busy(range(2400, 3600, 10)))
-    for part in (tmp_path / "run.part0001.csv", tmp_path / "run.part0001.processes.csv"):
-        part.with_name(part.name + ".gz").write_bytes(gzip.compress(part.read_bytes()))
-        part.unlink()
+    packed = pack(tmp_path / "run.part0001.csv")
+    pack(tmp_path / "run.part0001.processes.csv")
     for by in BY:
         lines = report(whole, by=by)["lines"]
-        assert report(run, by=by)["lines"] == lines
-        assert report(tmp_path / "run.part0001.csv.gz", by=by)["lines"] == lines
-        assert report(*sorted(tmp_path.glob("run.*")), by=by)["lines"] == lines
+        for parts in ([run], [packed], sorted(tmp_path.glob("run.*"))):
+            assert report(*parts, by=by)["lines"] == lines
     assert printed(tmp_path / "run.part0002.csv").startswith("run.csv ")
 
 
-@pytest.mark.parametrize("name", ["no.csv", "no", "folder", "/"])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("no.csv", "There is no log at"),
+        ("no", "There is no log at"),
+        ("folder", "is a directory"),
+        ("/", "is a directory"),
+        ("letter.csv", "letter.csv"),
+    ],
+)
 def test_replay_and_report_refuse_what_is_no_log_in_one_wording(
-    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, name: str, said: str
 ) -> None:
     (tmp_path / "folder").mkdir()
-    assert print_report([str(tmp_path / name)], by="user") == 1
+    (tmp_path / "letter.csv").write_text("Dear all,\nthe cards are fine.\n")
     with pytest.raises(RecordingError) as caught:
         open_log(tmp_path / name)
-    assert capsys.readouterr().err == f"gpumon: {caught.value.sentence}\n"
-    said = "is a directory" if name in {"folder", "/"} else "There is no log at"
+    assert refused(tmp_path / name, by="user") == f"gpumon: {caught.value.sentence}\n"
     assert said in caught.value.sentence
 
 
-def test_a_list_stands_until_the_next_one(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "a.csv", busy(range(600)))
-    listed = log_files(log).processes.read_text().splitlines()
+def test_a_list_stands_until_the_next_one(log: LogOf) -> None:
+    path = log(range(600))
+    listed = log_files(path).processes.read_text().splitlines()
     assert len(listed) == 1 + 150, "else this tests nothing"
-    assert report(log, by="user")["lines"][0]["gpu_hours"] == pytest.approx(599 / 3600, abs=1e-6)
+    assert report(path, by="user")["lines"][0]["gpu_hours"] == pytest.approx(599 / 3600, abs=1e-6)
 
 
 def test_a_user_who_left_is_not_there_until_the_end(tmp_path: Path) -> None:
@@ -184,85 +195,63 @@ def test_a_user_who_left_is_not_there_until_the_end(tmp_path: Path) -> None:
     assert lines["ann"]["gpu_hours"] == pytest.approx(3598 / 3600, abs=1e-6)
 
 
-def test_a_list_of_one_user_alone_ends_with_that_user(tmp_path: Path) -> None:
+def test_a_list_of_one_user_alone_ends_with_that_user(log: LogOf) -> None:
     # Others stay on the card, so its count of processes stays above 0.
-    samples = [
-        (one, elapsed)
-        for one, elapsed in busy(range(600), processes=(process(user="bo"), process(7)))
-    ]
-    log = write_log(tmp_path / "a.csv", samples)
-    path = log_files(log).processes
-    header, *rows = path.read_text().splitlines()
+    path = log(range(600), processes=(process(user="bo"), process(7)))
+    lists = log_files(path).processes
+    header, *rows = lists.read_text().splitlines()
     place = header.split(",").index("elapsed [s]")
     kept = [row for row in rows if ",ann," in row and float(row.split(",")[place]) < 100]
-    path.write_text("\n".join([header, *kept, ""]))
-    [line] = report(log, by="user")["lines"]
+    lists.write_text("\n".join([header, *kept, ""]))
+    [line] = report(path, by="user")["lines"]
     assert line["user"] == "ann"
     assert line["gpu_hours"] * 3600 == pytest.approx(100, abs=12)
 
 
-def test_the_energy_of_a_shared_card_goes_by_sm_share(tmp_path: Path) -> None:
-    shared = (process(1, user="ann", sm=30), process(2, user="bo", sm=10))
-    log = write_log(tmp_path / "a.csv", busy(range(0, 3601, 10), processes=shared))
-    lines = lines_of(report(log, by="user"), "user")
-    assert lines["ann"]["energy_kwh"] == pytest.approx(0.27)
-    assert lines["bo"]["energy_kwh"] == pytest.approx(0.09)
+@pytest.mark.parametrize(
+    ("sm", "energy"),
+    [((30, 10), (0.27, 0.09)), ((None, 0), (0.18, 0.18)), ((0, 0), (0.18, 0.18))],
+    ids=["by share", "equally where nobody tells", "equally where nobody works"],
+)
+def test_the_energy_of_a_shared_card_goes_by_sm_share(
+    log: LogOf, sm: tuple[int | None, int], energy: tuple[float, float]
+) -> None:
+    shared = (process(1, user="ann", sm=sm[0]), process(2, user="bo", sm=sm[1]))
+    lines = lines_of(report(log(HOUR, processes=shared), by="user"), "user")
+    assert [lines[user]["energy_kwh"] for user in ("ann", "bo")] == pytest.approx(energy)
     assert lines["ann"]["energy_estimated"] is True
 
 
-def test_the_energy_is_shared_equally_where_nobody_tells_or_works(tmp_path: Path) -> None:
-    for sm in (None, 0):
-        shared = (process(1, user="ann", sm=sm), process(2, user="bo", sm=0))
-        log = write_log(tmp_path / f"{sm}.csv", busy(range(0, 3601, 10), processes=shared))
-        for line in report(log, by="user")["lines"]:
-            assert line["energy_kwh"] == pytest.approx(0.18)
-
-
 def test_a_job_that_was_looked_up_late_is_one_job(tmp_path: Path) -> None:
-    def placed(pid: int, second: int) -> GpuProcess:
-        place = Workload(slurm_job="88123") if second >= 20 else None
-        return msgspec.structs.replace(process(pid), place=place)
-
-    samples = [
-        (snapshot(NOON + second, processes=(placed(1, second), placed(2, second))), float(second))
-        for second in range(0, 3601, 10)
-    ]
+    placed = [replace(process(pid), place=Workload(slurm_job="88123")) for pid in (1, 2)]
+    samples = busy([0, 10], processes=(process(1), process(2)))
+    samples += busy(range(20, 3601, 10), processes=tuple(placed))
     [line] = report(write_log(tmp_path / "a.csv", samples), by="job")["lines"]
     assert (line["job"], line["processes"]) == ("slurm 88123", 2)
     assert line["gpu_hours"] == pytest.approx(1, abs=0.01)
 
 
 def test_a_reused_pid_is_another_process(tmp_path: Path) -> None:
-    first = busy(range(0, 600, 10))
-    again = msgspec.structs.replace(process(sm=50), id=ProcessId(100, 2))
-    log = write_log(tmp_path / "a.csv", first + busy(range(600, 1200, 10), processes=(again,)))
+    again = replace(process(sm=50), id=ProcessId(100, 2))
+    samples = busy(TEN_MINUTES) + busy(range(600, 1200, 10), processes=(again,))
+    log = write_log(tmp_path / "a.csv", samples)
     assert [line["pid"] for line in report(log, by="process")["lines"]] == [100, 100]
 
 
-def test_what_is_unknown_is_open_and_never_nought(tmp_path: Path) -> None:
-    nothing: dict[str, Any] = {
-        "utilization_gpu": None,
-        "power_draw": None,
-        "clock_event_reasons": None,
-        "memory_used": None,
+def test_what_is_unknown_is_open_and_never_nought(log: LogOf) -> None:
+    nothing = dict.fromkeys(
+        ("utilization_gpu", "power_draw", "clock_event_reasons", "memory_used"), None
+    )
+    path = log(TEN_MINUTES, processes=(process(sm=None, memory_used=None),), **nothing)
+    unknown = {
+        *("utilization_mean_percent", "utilization_p95_percent", "memory_mean_bytes"),
+        *("memory_peak_bytes", "busy_hours", "idle_hours", "energy_kwh", "heat_hours"),
     }
-    samples = busy(range(0, 600, 10), processes=(process(sm=None, memory_used=None),), **nothing)
-    log = write_log(tmp_path / "a.csv", samples)
     for by in BY:
-        [line] = report(log, by=by)["lines"]
-        for key in (
-            "utilization_mean_percent",
-            "utilization_p95_percent",
-            "memory_mean_bytes",
-            "memory_peak_bytes",
-            "busy_hours",
-            "idle_hours",
-            "energy_kwh",
-            "heat_hours",
-        ):
-            assert line[key] is None, key
+        [line] = report(path, by=by)["lines"]
+        assert {key for key in unknown if line[key] is not None} == set()
         assert line["utilization_known"] == line["energy_known"] == 0
-    assert "–" in printed(log, width=200)
+    assert "–" in printed(path, width=200)
 
 
 def test_the_values_of_a_card_that_hangs_do_not_count_on(tmp_path: Path) -> None:
@@ -274,13 +263,14 @@ def test_the_values_of_a_card_that_hangs_do_not_count_on(tmp_path: Path) -> None
     assert line["utilization_known"] == pytest.approx(330 / 590, abs=0.02)
 
 
+LOST: dict[str, Any] = {"status": GpuStatus.LOST, "utilization_gpu": None, "power_draw": None}
+
+
 def test_a_lost_card_is_told_with_its_time(tmp_path: Path) -> None:
-    lost: dict[str, Any] = {"status": GpuStatus.LOST, "utilization_gpu": None, "power_draw": None}
-    samples = busy(range(0, 1800, 10)) + busy(range(1800, 3601, 10), processes=(), **lost)
+    samples = busy(range(0, 1800, 10)) + busy(range(1800, 3601, 10), processes=(), **LOST)
     log = write_log(tmp_path / "a.csv", samples)
     [line] = report(log)["lines"]
-    assert line["lost_hours"] == 0.5
-    assert line["utilization_known"] == 0.5
+    assert line["lost_hours"] == line["utilization_known"] == 0.5
     text = printed(log, width=80)
     assert "lost 30m" in text
     assert "0.180*" in text
@@ -304,101 +294,94 @@ def smi(tmp_path: Path) -> Path:
 def test_what_nvidia_smi_wrote_is_told_by_card(tmp_path: Path) -> None:
     told = report(smi(tmp_path))
     lines = lines_of(told, "index")
-    for card in range(2):
-        assert lines[card]["energy_kwh"] == pytest.approx(0.18)
-        assert lines[card]["gpu_hours"] is None
-        assert lines[card]["xids"] is lines[card]["host"] is None
-        assert lines[card]["lost_hours"] == 0
+    assert sorted(lines) == [0, 1]
+    for line in lines.values():
+        assert line["energy_kwh"] == pytest.approx(0.18)
+        assert line["gpu_hours"] is line["xids"] is line["host"] is None
+        assert line["lost_hours"] == 0
     assert lines[0]["idle_hours"] == lines[1]["busy_hours"] == 0.5
     assert any("No processes were logged" in sentence for sentence in told["notes"])
 
 
-def test_a_log_without_processes_says_so_when_asked_for_users(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert print_report([str(smi(tmp_path))], by="user", out=io.StringIO()) == 1
-    assert "lists no processes" in capsys.readouterr().err
-    log = write_log(tmp_path / "a.csv", busy(range(0, 600, 10)))
-    told = report(log, smi(tmp_path), by="user")
+def test_a_log_without_processes_says_so_when_asked_for_users(tmp_path: Path, short: Path) -> None:
+    assert "lists no processes" in refused(smi(tmp_path), by="user")
+    told = report(short, smi(tmp_path), by="user")
     assert [line["user"] for line in told["lines"]] == ["ann"]
     assert "smi.log: lists no processes" in told["notes"][0]
 
 
-def test_a_log_that_names_no_host_is_of_the_host_whose_card_it_has(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "a.csv", busy(range(0, 600, 10)))
+def test_a_log_that_names_no_host_is_of_the_host_whose_card_it_has(
+    tmp_path: Path, short: Path
+) -> None:
     path = tmp_path / "smi.csv"
     path.write_text(SMI + "2023/11/14 12:00:05.000, 0, GPU-0, NVIDIA H100, 50 %, 1 MiB, 360 W\n")
-    assert [line["host"] for line in report(log, path)["lines"]] == ["ada-07"]
+    assert [line["host"] for line in report(short, path)["lines"]] == ["ada-07"]
+
+
+@pytest.fixture
+def heat(log: LogOf) -> Path:
+    return log(HOUR, clock_event_reasons=0x44)
 
 
 @pytest.mark.slow
-def test_the_table_fits_and_the_telling_columns_stay(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "a.csv", busy(range(0, 3601, 10), clock_event_reasons=0x44))
+def test_the_table_fits_and_the_telling_columns_stay(heat: Path) -> None:
     for by in BY:
         for width in (60, 80, 100, 160, 200):
-            rows = printed(log, by=by, width=width).splitlines()
+            rows = printed(heat, by=by, width=width).splitlines()
             assert max(map(len, rows)) <= max(width, 70)
-            for heading in ("IDLE", "GPU-H", "kWh"):
-                assert heading in rows[1]
+            assert {"IDLE", "GPU-H", "kWh"} <= set(rows[1].split())
 
 
-def test_commands_and_cards_outstay_the_finer_figures(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "a.csv", busy(range(0, 3601, 10), clock_event_reasons=0x44))
+def test_commands_and_cards_outstay_the_finer_figures(heat: Path) -> None:
     for by in ("process", "job"):
         for width in (70, 80):
-            headings = printed(log, by=by, width=width).splitlines()[1].split()
-            assert {"GPU", "COMMAND"} <= set(headings)
-            assert not {"MED", "P95", "HEAT"} & set(headings)
+            headings = set(printed(heat, by=by, width=width).splitlines()[1].split())
+            assert {"GPU", "COMMAND"} <= headings
+            assert not {"MED", "P95", "HEAT"} & headings
 
 
-def test_commands_are_shortened_as_on_the_dashboard(tmp_path: Path) -> None:
+def test_commands_are_shortened_as_on_the_dashboard(log: LogOf) -> None:
     folder = "/home/ann/llama"
     command = ("/opt/conda/bin/python", f"{folder}/my train.py", "--lr", "3e-4")
-    one = msgspec.structs.replace(process(sm=50), command=command)
-    log = write_log(tmp_path / "a.csv", busy(range(0, 600, 10), processes=(one,)))
+    path = log(TEN_MINUTES, processes=(replace(process(sm=50), command=command),))
     for by in ("process", "job"):
-        wide, narrow = (printed(log, by=by, width=width) for width in (250, 100))
+        wide, narrow = (printed(path, by=by, width=width) for width in (250, 100))
         assert f" python {folder}/my train.py --lr" in wide
         assert "  my train.py --" in narrow
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("by", BY)
-def test_columns_that_found_no_room_are_named(tmp_path: Path, by: str) -> None:
-    log = write_log(tmp_path / "a.csv", busy(range(0, 3601, 10), clock_event_reasons=0x44))
-    whole = printed(log, by=by, width=250)
+def test_columns_that_found_no_room_are_named(heat: Path, by: str) -> None:
+    whole = printed(heat, by=by, width=250)
     assert "Left out" not in whole
-    narrow = printed(log, by=by, width=70)
-    rows = narrow.splitlines()
+    narrow = printed(heat, by=by, width=70)
     said = " ".join(narrow.split()).partition("Columns that did not fit: ")[2]
     left_out = said.partition("; --format csv has all.")[0].replace("- ", "-").split(", ")
-    headings = whole.splitlines()[1].split()
-    assert [one for one in headings if one not in rows[1].split()] == left_out != []
+    headings, shown = (text.splitlines()[1].split() for text in (whole, narrow))
+    assert [one for one in headings if one not in shown] == left_out != []
 
 
-def test_small_amounts_do_not_round_away(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "a.csv", busy(range(0, 97, 12)))
-    shown = printed(log)
+def test_small_amounts_do_not_round_away(log: LogOf) -> None:
+    path = log(range(0, 97, 12))
+    shown = printed(path)
     first, headings, line, *_ = shown.splitlines()
     told = dict(zip(headings.split(), line.replace("H100 80GB HBM3", "H100").split(), strict=True))
     assert told["COVERED"] == told["GPU-H"] == "1m36s"
     assert (told["Wh"], "kWh" in shown) == ("9.60", False)
-    day = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(NOON))
-    assert first.endswith(
-        f"{day} to {time.strftime('%H:%M:%S', time.localtime(NOON + 96))} (1m36s)"
-    )
-    shown = printed(log, by="user")
+    last = time.strftime("%H:%M:%S", time.localtime(NOON + 96))
+    assert first.endswith(f"{day_and_time(NOON)} to {last} (1m36s)")
+    shown = printed(path, by="user")
     assert "Wh is an estimate" in shown
     assert "kWh" not in shown
 
 
 def test_when_a_line_was_seen_is_told_where_lines_differ(tmp_path: Path) -> None:
-    samples = busy(range(0, 3601, 10))
-    log = write_log(tmp_path / "a.csv", samples)
-    assert "FIRST" not in printed(log)
+    samples = busy(HOUR)
+    assert "FIRST" not in printed(write_log(tmp_path / "a.csv", samples))
     bo = process(2, user="bo", sm=10)
     both = [
-        (msgspec.structs.replace(one, processes=(*one.processes, bo)) if at >= 1800 else one, at)
+        (replace(one, processes=(*one.processes, bo)) if at >= 1800 else one, at)
         for one, at in samples
     ]
     shown = printed(write_log(tmp_path / "b.csv", both), by="user", width=250)
@@ -408,49 +391,39 @@ def test_when_a_line_was_seen_is_told_where_lines_differ(tmp_path: Path) -> None
         assert time.strftime("%d %b %H:%M", time.localtime(clock)) in shown
 
 
-def test_who_was_on_a_lost_card_is_not_known_to_be_nobody(tmp_path: Path) -> None:
-    lost: dict[str, Any] = {
-        "status": GpuStatus.LOST,
-        "utilization_gpu": None,
-        "power_draw": None,
-        "sampled_at": NOON - 60,
-    }
-    log = write_log(tmp_path / "a.csv", busy(range(0, 601, 10), processes=(), **lost))
-    [line] = report(log)["lines"]
+def test_who_was_on_a_lost_card_is_not_known_to_be_nobody(log: LogOf) -> None:
+    path = log(range(0, 601, 10), processes=(), **LOST, sampled_at=NOON - 60)
+    [line] = report(path)["lines"]
     assert (line["gpu_hours"], line["gpu_hours_known"]) == (None, 0)
-    headings, shown = printed(log).splitlines()[1:3]
+    headings, shown = printed(path).splitlines()[1:3]
     assert shown[: headings.index("GPU-H") + 5].endswith(" –")
 
 
-def test_names_and_commands_cannot_act(tmp_path: Path) -> None:
-    evil = msgspec.structs.replace(
-        process(sm=50), user="=cmd()", command=("\x1b[2J", "\u202eevil"), name="+x"
-    )
-    log = write_log(tmp_path / "a.csv", busy(range(0, 600, 10), processes=(evil,)))
+def test_names_and_commands_cannot_act(log: LogOf) -> None:
+    evil = replace(process(sm=50), user="=cmd()", command=("\x1b[2J", "\u202eevil"), name="+x")
+    path = log(TEN_MINUTES, processes=(evil,))
     for by in BY:
-        text = printed(log, by=by, width=250)
+        text = printed(path, by=by, width=250)
         assert "\x1b" not in text
         assert "\u202e" not in text
-        [line] = report(log, by=by)["lines"]
+        [line] = report(path, by=by)["lines"]
         assert all(value.isprintable() for value in line.values() if isinstance(value, str))
-        for row in csv.reader(printed(log, by=by, form="csv").splitlines()):
+        for row in csv.reader(printed(path, by=by, form="csv").splitlines()):
             assert not any(cell.startswith(("=", "+", "-", "@")) for cell in row)
 
 
-def test_a_log_that_somebody_wrote_by_hand_cannot_act_either(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "a.csv", busy(range(0, 600, 10)))
-    path = log_files(log).processes
-    path.write_text(path.read_text().replace(",ann,", ",a\u202en\x1b[2J,"), encoding="utf-8")
-    [line] = report(log, by="user")["lines"]
+def test_a_log_that_somebody_wrote_by_hand_cannot_act_either(short: Path) -> None:
+    lists = log_files(short).processes
+    lists.write_text(lists.read_text().replace(",ann,", ",a\u202en\x1b[2J,"), encoding="utf-8")
+    [line] = report(short, by="user")["lines"]
     assert line["user"].isprintable()
-    assert "\x1b" not in printed(log, by="user")
+    assert "\x1b" not in printed(short, by="user")
 
 
-def test_the_csv_and_the_json_say_the_same(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "a.csv", busy(range(0, 600, 10)))
+def test_the_csv_and_the_json_say_the_same(short: Path) -> None:
     for by in BY:
-        [row] = csv.DictReader(printed(log, by=by, form="csv").splitlines())
-        [line] = report(log, by=by)["lines"]
+        [row] = csv.DictReader(printed(short, by=by, form="csv").splitlines())
+        [line] = report(short, by=by)["lines"]
         assert list(row) == list(line)
         for key, value in line.items():
             if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -474,27 +447,11 @@ def test_the_csv_and_the_json_say_the_same(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_told_is_said_in_a_sentence(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    arguments: dict[str, Any],
-    status: int,
-    said: str,
+    short: Path, arguments: dict[str, Any], status: int, said: str
 ) -> None:
-    log = write_log(tmp_path / "a.csv", busy(range(0, 600, 10)))
-    assert print_report([str(log)], out=io.StringIO(), **arguments) == status
-    error = capsys.readouterr().err
+    error = refused(short, status=status, **arguments)
     assert said in error
     assert error.count("\n") == 1
-
-
-def test_a_file_that_is_missing_or_no_log_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert print_report([str(tmp_path / "none.csv")], out=io.StringIO()) == 1
-    assert "none.csv" in capsys.readouterr().err
-    (tmp_path / "letter.csv").write_text("Dear all,\nthe cards are fine.\n")
-    assert print_report([str(tmp_path / "letter.csv")], out=io.StringIO()) == 1
-    assert "letter.csv" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -508,10 +465,9 @@ def kolkata(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("kolkata")
-def test_the_plot_fits_its_width_and_has_local_times(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "a.csv", busy(range(0, 3601, 10)))
+def test_the_plot_fits_its_width_and_has_local_times(hour: Path) -> None:
     for width in (80, 160):
-        drawn = printed(log, width=width, plot=True).partition("utilisation %")[2]
+        drawn = printed(hour, width=width, plot=True).partition("utilisation %")[2]
         assert "ada-07  GPU 0" in drawn
         assert "18:00" in drawn
         assert max(map(len, drawn.splitlines())) <= width
@@ -521,24 +477,21 @@ def test_the_plot_fits_its_width_and_has_local_times(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [50, 170, 3600, 7000, 90_000, 400_000])
-def test_the_plot_of_a_log_is_the_same_in_every_process(tmp_path: Path, seconds: int) -> None:
-    log = write_log(tmp_path / "a.csv", busy(range(0, seconds, max(1, seconds // 100))))
-    command = [sys.executable, "-m", "gpumon", "report", "--plot", str(log)]
+def test_the_plot_of_a_log_is_the_same_in_every_process(log: LogOf, seconds: int) -> None:
+    path = log(range(0, seconds, max(1, seconds // 100)))
+    command = [*GPUMON, "report", "--plot", str(path)]
     plots = {
-        subprocess.run(
-            command,
-            env=os.environ | {"PYTHONHASHSEED": seed, "COLUMNS": "120"},
-            capture_output=True,
-            check=True,
+        run_program(
+            command, os.environ | {"PYTHONHASHSEED": seed, "COLUMNS": "120"}, check=True
         ).stdout
         for seed in "1234"
     }
     assert len(plots) == 1
 
 
-def test_a_gap_is_left_open_in_the_plot(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "a.csv", busy([*range(0, 600, 10), *range(3000, 3600, 10)]))
-    drawn = printed(log, width=80, plot=True).splitlines()
+def test_a_gap_is_left_open_in_the_plot(log: LogOf) -> None:
+    path = log([*TEN_MINUTES, *range(3000, 3600, 10)])
+    drawn = printed(path, width=80, plot=True).splitlines()
     curve = max(drawn, key=lambda line: sum("\u2800" < one <= "\u28ff" for one in line))
     assert " " * 30 in curve
 
@@ -553,13 +506,11 @@ def test_a_log_without_anything_to_plot_has_an_empty_plot(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("times", [[0.0], [0.0, 0.3]])
-def test_a_log_of_less_than_a_second_is_plotted(tmp_path: Path, times: list[float]) -> None:
-    log = write_log(tmp_path / "a.csv", busy(times))
-    assert "ada-07  GPU 0" in printed(log, width=80, plot=True)
+def test_a_log_of_less_than_a_second_is_plotted(log: LogOf, times: list[float]) -> None:
+    assert "ada-07  GPU 0" in printed(log(times), width=80, plot=True)
 
 
-def test_plotext_is_imported_only_for_a_plot(tmp_path: Path) -> None:
-    log = write_log(tmp_path / "a.csv", busy(range(0, 100, 10)))
+def test_plotext_is_imported_only_for_a_plot(short: Path) -> None:
     program = (
         "import sys\n"
         "from gpumon.report.output import print_report\n"
@@ -567,30 +518,18 @@ def test_plotext_is_imported_only_for_a_plot(tmp_path: Path) -> None:
         "sys.stderr.write(str('plotext' in sys.modules))\n"
     )
     for arguments, imported in (([], "False"), (["--plot"], "True")):
-        done = subprocess.run(
-            [sys.executable, "-c", program, str(log), *arguments],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "PYTHONIOENCODING": "utf-8"},
-        )
+        command = [sys.executable, "-c", program, str(short), *arguments]
+        done = run_program(command, {**os.environ, "PYTHONIOENCODING": "utf-8"}, check=True)
         assert done.stderr == imported
 
 
-def test_snapshots_of_no_card_are_no_harm(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    empty: list[tuple[Snapshot, float]] = [
-        (msgspec.structs.replace(one, gpus=()), second) for one, second in busy(range(5))
-    ]
-    assert print_report([str(write_log(tmp_path / "a.csv", empty))], out=io.StringIO()) == 1
-    assert "no samples" in capsys.readouterr().err
+def test_snapshots_of_no_card_are_no_harm(tmp_path: Path) -> None:
+    empty = [(replace(one, gpus=()), second) for one, second in busy(range(5))]
+    assert "no samples" in refused(write_log(tmp_path / "a.csv", empty))
 
 
-def test_a_log_with_a_heading_only_is_told_in_one_sentence(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = write_log(tmp_path / "a.csv", [])
+def test_a_log_with_a_heading_only_is_told_in_one_sentence(log: LogOf) -> None:
+    path = log([])
     asked: list[dict[str, Any]] = [
         {},
         {"by": "user"},
@@ -598,66 +537,60 @@ def test_a_log_with_a_heading_only_is_told_in_one_sentence(
         {"first": "-1h", "last": "-1m"},
     ]
     for options in asked:
-        assert print_report([str(log)], out=io.StringIO(), **options) == 1
-        assert capsys.readouterr().err == f"gpumon: {NO_SAMPLES}\n"
-    log_files(log).processes.unlink()
-    assert print_report([str(log)], by="user", out=io.StringIO()) == 1
-    assert capsys.readouterr().err == f"gpumon: {NO_SAMPLES}\n"
-    with closing(open_log(log)) as tape, pytest.raises(SourceError, match=NO_SAMPLES):
+        assert refused(path, **options) == f"gpumon: {NO_SAMPLES}\n"
+    log_files(path).processes.unlink()
+    assert refused(path, by="user") == f"gpumon: {NO_SAMPLES}\n"
+    with opened(path) as tape, pytest.raises(SourceError, match=NO_SAMPLES):
         ReplaySource(tape).open()
 
 
-def damaged(path: Path) -> Path:
+@pytest.fixture
+def damaged(hour: Path) -> Path:
     """An hour of a card at 50 %, three of whose rows hold what cannot be."""
-    log = write_log(path, busy(range(0, 3601, 10)))
-    lines = log.read_text().splitlines(keepends=True)
-    for number, value in ((20, "abc"), (30, "4294967295"), (40, "-1")):
-        cells = lines[number - 1].split(",")
-        cells[4] = value
-        lines[number - 1] = ",".join(cells)
-    cells = lines[50 - 1].split(",")
-    cells[5] = "4294967295"
-    lines[50 - 1] = ",".join(cells)
-    log.write_text("".join(lines))
-    return log
+    load, memory = "utilization.gpu [%]", "memory.used [MiB]"
+    # The first row is the second line.
+    change_cells(
+        hour,
+        (18, load, "abc"),
+        (28, load, "4294967295"),
+        (38, load, "-1"),
+        (48, memory, "4294967295"),
+    )
+    return hour
 
 
 def test_damaged_lines_are_counted_and_the_first_is_named(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    damaged: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = damaged(tmp_path / "a.csv")
-    said = f"{log} has 1 damaged line, line 20; unreadable values count as unknown."
+    said = f"{damaged} has 1 damaged line, line 20; unreadable values count as unknown."
     impossible = (
-        f"{log} has 3 lines with values that no GPU can have, the first is line 30; these values"
-        " count as unknown."
+        f"{damaged} has 3 lines with values that no GPU can have, the first is line 30; these"
+        " values count as unknown."
     )
     for sentence in (said, impossible):
-        assert sentence in " ".join(printed(log, width=200).split("\n  ")).replace("\n", " ")
-    assert report(log)["notes"][:2] == [said, impossible]
+        assert sentence in " ".join(printed(damaged, width=200).split("\n  ")).replace("\n", " ")
+    assert report(damaged)["notes"][:2] == [said, impossible]
     assert capsys.readouterr().err == ""
-    assert print_report([str(log)], form="csv", out=io.StringIO()) == 0
+    printed(damaged, form="csv")
     assert capsys.readouterr().err == f"gpumon: {said}\ngpumon: {impossible}\n"
-    with log.open("a") as file:
+    with damaged.open("a") as file:
         file.write("\n")
-    lists = log_files(log).processes
+    lists = log_files(damaged).processes
     lists.write_text(lists.read_text() + "garbage\n")
     number = lists.read_text().count("\n")
     lists_said = f"{lists} has 1 damaged line, line {number}; unreadable values count as unknown."
-    assert report(log)["notes"][:3] == [said, impossible, lists_said]
-    log.write_text(log.read_text().splitlines()[0] + "\ngarbage\n")
-    assert print_report([str(log)], out=io.StringIO()) == 1
-    assert f"{NO_SAMPLES} {log} has 1 damaged line, line 2" in capsys.readouterr().err
+    assert report(damaged)["notes"][:3] == [said, impossible, lists_said]
+    damaged.write_text(damaged.read_text().splitlines()[0] + "\ngarbage\n")
+    assert f"{NO_SAMPLES} {damaged} has 1 damaged line, line 2" in refused(damaged)
 
 
 @pytest.mark.slow
-def test_a_cell_that_cannot_be_counts_for_nothing_and_bounds_the_plot(tmp_path: Path) -> None:
-    log = damaged(tmp_path / "a.csv")
-    [line] = report(log)["lines"]
-    assert line["utilization_mean_percent"] == 50
-    assert line["idle_hours"] == 0
+def test_a_cell_that_cannot_be_counts_for_nothing_and_bounds_the_plot(damaged: Path) -> None:
+    [line] = report(damaged)["lines"]
+    assert (line["utilization_mean_percent"], line["idle_hours"]) == (50, 0)
     assert line["memory_peak_bytes"] == GIB // 2
     done = subprocess.run(
-        [sys.executable, "-m", "gpumon", "report", "--plot", str(log)],
+        [sys.executable, "-m", "gpumon", "report", "--plot", str(damaged)],
         capture_output=True,
         text=True,
         check=False,
@@ -707,20 +640,19 @@ def test_a_name_that_the_system_refuses_is_told(command: list[str], name: str) -
 
 @pytest.mark.slow
 def test_what_was_spent_on_little_work_is_told_with_its_energy(tmp_path: Path) -> None:
-    def night() -> Iterator[Sample]:
-        # Half an hour busy but empty, half an hour of real work; then as long idle, and slowed.
-        for taken, elapsed in busy(range(0, 7201, 10)):
-            second = int(elapsed)
-            values: dict[str, object] = {"utilization_gpu": 100, "sm_active": 80.0}
-            if second < 1800:
-                values = {"utilization_gpu": 100, "sm_active": 10.0}
-            elif 3600 <= second < 5400:
-                values = {"utilization_gpu": 0, "sm_active": 0.0}
-            elif second >= 5400:
-                values |= {"clock_event_reasons": 0x80}
-            yield changed(taken, 0, **values), elapsed
-
-    log = write_log(tmp_path / "a.csv", night())
+    # Half an hour busy but empty, half an hour of real work; then as long idle, and slowed.
+    full = {"utilization_gpu": 100, "sm_active": 80.0}
+    spells = [
+        {"utilization_gpu": 100, "sm_active": 10.0},
+        full,
+        {"utilization_gpu": 0, "sm_active": 0.0},
+        full | {"clock_event_reasons": 0x80},
+    ]
+    night = [
+        (changed(taken, 0, **spells[min(int(at) // 1800, 3)]), at)
+        for taken, at in busy(range(0, 7201, 10))
+    ]
+    log = write_log(tmp_path / "a.csv", night)
     [line] = report(log)["lines"]
     assert line["empty_hours"] == line["idle_hours"] == line["power_brake_hours"] == 0.5
     assert line["empty_known"] == 1
@@ -732,11 +664,11 @@ def test_what_was_spent_on_little_work_is_told_with_its_energy(tmp_path: Path) -
     assert "EMPTY" in printed(log, width=250)
 
 
-def test_without_the_columns_nothing_is_said_of_empty_gpus(tmp_path: Path) -> None:
-    [line] = report(write_log(tmp_path / "a.csv", busy(range(0, 600, 10))))["lines"]
+def test_without_the_columns_nothing_is_said_of_empty_gpus(short: Path) -> None:
+    [line] = report(short)["lines"]
     assert line["empty_hours"] is line["empty_kwh"] is None
     assert line["empty_known"] == 0
-    assert "EMPTY" not in printed(tmp_path / "a.csv", width=250)
+    assert "EMPTY" not in printed(short, width=250)
 
 
 @pytest.mark.slow
@@ -755,7 +687,7 @@ def test_without_the_columns_nothing_is_said_of_empty_gpus(tmp_path: Path) -> No
 def test_what_a_gpu_waited_between_spells_of_load_is_told_if_data_may_be_prepared(
     tmp_path: Path, used: float | None, state: str, pause: int, hours: float | None
 ) -> None:
-    owner = msgspec.structs.replace(process(sm=50), cpu_percent=used, state=state)
+    owner = replace(process(sm=50), cpu_percent=used, state=state)
     log = write_log(
         tmp_path / "a.csv",
         (
@@ -778,15 +710,13 @@ def test_a_gpu_that_a_job_leaves_out_is_counted_for_it(tmp_path: Path) -> None:
         cards = [
             gpu(index=i, utilization_gpu=load, power_draw=360.0) for i, load in enumerate(loads)
         ]
+        job = Workload(slurm_job="88123")
         there = [
-            msgspec.structs.replace(
-                process(100 + i, gpus=(i,), sm=load), place=Workload(slurm_job="88123")
-            )
-            for i, load in enumerate(loads)
+            replace(process(100 + i, gpus=(i,), sm=load), place=job) for i, load in enumerate(loads)
         ]
         return snapshot(NOON + second, *cards, processes=tuple(there))
 
-    log = write_log(tmp_path / "a.csv", [(ranks(t), float(t)) for t in range(0, 3601, 10)])
+    log = write_log(tmp_path / "a.csv", [(ranks(at), float(at)) for at in HOUR])
     [line] = report(log, by="job")["lines"]
     assert line["left_out_hours"] == line["idle_hours"] == 0.5
     assert line["left_out_kwh"] == pytest.approx(0.18, rel=0.01)

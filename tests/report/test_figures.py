@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import io
-import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
@@ -12,11 +10,10 @@ import pytest
 
 from gpumon.recording.csv.files import log_files
 from gpumon.report.figures import BY
-from gpumon.report.output import print_report
 from gpumon.text.formatting import cell_width
 from tests.driver import GIB, Driver, Owner, h100, rtx4090
 from tests.makers.nvml_room import Room
-from tests.report.logs import chaos, eventful_night, lines_of, write_log
+from tests.report.logs import chaos, eventful_night, lines_of, printed, report, write_log
 from tests.report.witness import Witness
 
 if TYPE_CHECKING:
@@ -32,13 +29,6 @@ OfNight: TypeAlias = "Callable[[str], dict[str, Any]]"
 START = 1_760_000_000.0
 
 
-def told(path: Path, by: str, **options: Any) -> dict[str, Any]:
-    out = io.StringIO()
-    assert print_report([str(path)], by=by, form="json", out=out, **options) == 0
-    report: dict[str, Any] = json.loads(out.getvalue())
-    return report
-
-
 @pytest.fixture(scope="module")
 def samples() -> list[Sample]:
     return list(eventful_night(START))
@@ -52,7 +42,7 @@ def night(samples: list[Sample], tmp_path_factory: pytest.TempPathFactory) -> Pa
 @pytest.fixture(scope="module")
 def of_night(night: Path) -> OfNight:
     """The report of the night by something; each is made once."""
-    return functools.cache(functools.partial(told, night))
+    return functools.cache(lambda by: report(night, by=by))
 
 
 @pytest.fixture(scope="module")
@@ -76,18 +66,19 @@ def assert_same(said: dict[str, Any], expected: dict[str, Any]) -> None:
             assert said[key] == pytest.approx(value, rel=1e-6, abs=rounding), key
 
 
-def test_the_figures_of_every_card_are_those_of_the_witness(
-    of_night: OfNight, witness: Witness
-) -> None:
+def assert_same_gpu(said: dict[str, Any], witness: Witness, index: int) -> None:
+    assert_same(said, witness.card(index))
+    # Who is on a GPU that is lost is not known to be nobody.
+    is_lost = said["lost_hours"] == said["covered_hours"]
+    expected = None if is_lost else pytest.approx(witness.gpu_hours(index), abs=1e-5)
+    assert said["gpu_hours"] == expected
+
+
+def test_the_figures_of_gpus_are_those_of_the_witness(of_night: OfNight, witness: Witness) -> None:
     lines = lines_of(of_night("gpu"), "index")
     assert sorted(lines) == list(range(8))
     for index, line in lines.items():
-        assert_same(line, witness.card(index))
-        if line["lost_hours"] == line["covered_hours"]:
-            # Who is on a card that is lost is not known to be nobody.
-            assert line["gpu_hours"] is None
-            continue
-        assert line["gpu_hours"] == pytest.approx(witness.gpu_hours(index), abs=1e-5)
+        assert_same_gpu(line, witness, index)
 
 
 @pytest.mark.parametrize(("by", "column"), [("user", "user"), ("process", "pid")])
@@ -100,9 +91,7 @@ def test_the_figures_of_every_subject_are_those_of_the_witness(
         assert_same(line, witness.subject(column, name))
 
 
-def test_what_a_user_has_is_what_the_jobs_of_that_user_have(
-    of_night: OfNight,
-) -> None:
+def test_what_a_user_has_is_what_the_jobs_of_that_user_have(of_night: OfNight) -> None:
     users, jobs = lines_of(of_night("user"), "user"), of_night("job")["lines"]
     for name, line in users.items():
         # A job without processes has no energy.
@@ -110,18 +99,14 @@ def test_what_a_user_has_is_what_the_jobs_of_that_user_have(
         assert energy == pytest.approx(line["energy_kwh"], abs=1e-5)
 
 
-def test_the_energy_of_the_cards_is_all_given_out(
-    of_night: OfNight,
-) -> None:
+def test_the_energy_of_the_cards_is_all_given_out(of_night: OfNight) -> None:
     cards, users = of_night("gpu"), of_night("user")
     # The card that fell off the bus has none, one tells none for a while; nobody gets more.
     given = users["total"]["energy_kwh"] + users["energy_without_process_kwh"]
     assert given == pytest.approx(cards["total"]["energy_kwh"], abs=1e-5)
 
 
-def test_errors_are_those_that_came_while_it_was_logged(
-    of_night: OfNight,
-) -> None:
+def test_errors_are_those_that_came_while_it_was_logged(of_night: OfNight) -> None:
     lines = lines_of(of_night("gpu"), "index")
     assert lines[5]["xids"] == {"31": 1, "79": 1}
     assert lines[2]["ecc_uncorrected"] == 3
@@ -135,22 +120,17 @@ def test_errors_are_those_that_came_while_it_was_logged(
 @pytest.mark.parametrize("width", [80, 100, 160, 200])
 def test_eight_cards_and_their_users_fit_the_terminal(short_night: Path, width: int) -> None:
     for by in BY:
-        out = io.StringIO()
-        print_report([str(short_night)], by=by, out=out, width=width)
-        assert max(cell_width(row) for row in out.getvalue().splitlines()) <= width
-        assert "kWh" in out.getvalue()
+        shown = printed(short_night, by=by, width=width)
+        assert max(cell_width(row) for row in shown.splitlines()) <= width
+        assert "kWh" in shown
 
 
-def test_what_is_written_by_gpumon_has_no_damaged_lines(
-    of_night: OfNight,
-) -> None:
+def test_what_is_written_by_gpumon_has_no_damaged_lines(of_night: OfNight) -> None:
     for by in BY:
         assert not any("damaged" in note for note in of_night(by)["notes"])
 
 
-def test_power_stands_in_where_the_counter_does_not_tell(
-    of_night: OfNight,
-) -> None:
+def test_power_stands_in_where_the_counter_does_not_tell(of_night: OfNight) -> None:
     lines = lines_of(of_night("gpu"), "index")
     assert lines[0]["energy_source"] == "counter+power"  # the driver was loaded anew in the gap
     assert lines[3]["energy_known"] == 1
@@ -162,16 +142,11 @@ def test_power_stands_in_where_the_counter_does_not_tell(
 def test_no_pace_and_no_value_is_too_odd(seed: int, tmp_path: Path) -> None:
     log = write_log(tmp_path / "chaos.csv", chaos(seed, START))
     witness = Witness(log, log_files(log).processes)
-    for index, line in lines_of(told(log, "gpu"), "index").items():
+    for index, line in lines_of(report(log, by="gpu"), "index").items():
         assert line["gaps"] > 0, "else this tests nothing"
-        assert_same(line, witness.card(index))
-        if line["lost_hours"] == line["covered_hours"]:
-            # Who is on a card that is lost is not known to be nobody.
-            assert line["gpu_hours"] is None
-            continue
-        assert line["gpu_hours"] == pytest.approx(witness.gpu_hours(index), abs=1e-5)
+        assert_same_gpu(line, witness, index)
     for by, column in (("user", "user"), ("process", "pid")):
-        for name, line in lines_of(told(log, by), column).items():
+        for name, line in lines_of(report(log, by=by), column).items():
             assert_same(line, witness.subject(column, name))
 
 
@@ -204,15 +179,10 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_figures_of_a_recording_are_those_of_the_witness(recorded: Path) -> None:
     witness = Witness(recorded, log_files(recorded).processes)
-    for index, line in lines_of(told(recorded, "gpu"), "index").items():
+    for index, line in lines_of(report(recorded, by="gpu"), "index").items():
         assert line["covered_hours"] == pytest.approx(599 / 3600)
-        assert_same(line, witness.card(index))
-        if line["lost_hours"] == line["covered_hours"]:
-            # Who is on a card that is lost is not known to be nobody.
-            assert line["gpu_hours"] is None
-            continue
-        assert line["gpu_hours"] == pytest.approx(witness.gpu_hours(index), abs=1e-5)
-    processes = lines_of(told(recorded, "process"), "pid")
+        assert_same_gpu(line, witness, index)
+    processes = lines_of(report(recorded, by="process"), "pid")
     assert set(processes) == {4711, 4712, 4713}
     for pid, line in processes.items():
         assert_same(line, witness.subject("pid", pid))

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import re
 import shutil
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +14,13 @@ from msgspec.structs import replace
 from gpumon.model.time_shift import TimeShift
 from gpumon.recording.archive import Archive
 from gpumon.report.figures import BY
-from gpumon.report.output import print_report
+from tests.command import GPUMON, run_program
 from tests.recording.archive.archives import archived, demo_samples, segments
-from tests.report.logs import write_log
-from tests.report.test_parallel import watch_parts
+from tests.report.logs import about, refused, report, write_log
+from tests.report.test_parallel import count_in_parts
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Sequence
     from pathlib import Path
 
@@ -32,29 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 FOREVER = "1970-01-02"
-
-
-def report(archive: Archive, by: str = "gpu", **options: Any) -> dict[str, Any]:
-    out = io.StringIO()
-    assert print_report([], history=archive, by=by, form="json", out=out, **options) == 0
-    told: dict[str, Any] = json.loads(out.getvalue())
-    return told
-
-
-def of_log(path: Path, by: str, **options: Any) -> dict[str, Any]:
-    out = io.StringIO()
-    assert print_report([str(path)], by=by, form="json", out=out, **options) == 0
-    told: dict[str, Any] = json.loads(out.getvalue())
-    return told
-
-
-def about(told: object) -> object:
-    """The same figures, as exact as a log has them."""
-    if isinstance(told, float):
-        return pytest.approx(told, rel=1e-3, abs=1e-5)
-    if isinstance(told, dict):
-        return {key: about(value) for key, value in told.items()}
-    return [about(one) for one in told] if isinstance(told, list) else told
+AS_EXACT_AS_A_LOG = {"rel": 1e-3, "least": 1e-5}
 
 
 @pytest.fixture(scope="module")
@@ -73,18 +48,16 @@ def both(samples: Sequence[Snapshot], tmp_path_factory: Any) -> tuple[Path, Arch
 
 
 @pytest.mark.parametrize("by", BY)
-def test_a_history_has_the_figures_of_a_log_of_the_same_time(
-    both: tuple[Path, Archive], by: str
-) -> None:
+def test_a_history_has_the_figures_of_a_log(both: tuple[Path, Archive], by: str) -> None:
     log, archive = both
-    told = report(archive, by, first=FOREVER)
-    expected = of_log(log, by, first=FOREVER)
+    told = report(history=archive, by=by, first=FOREVER)
+    expected = report(log, by=by, first=FOREVER)
     for line in told["lines"] + expected["lines"]:
         # Logs do not have it.
         line.pop("serial", None)
     assert told["lines"]
-    assert told["lines"] == about(expected["lines"])
-    assert told["total"] == about(expected["total"])
+    assert told["lines"] == about(expected["lines"], **AS_EXACT_AS_A_LOG)
+    assert told["total"] == about(expected["total"], **AS_EXACT_AS_A_LOG)
     assert told["notes"][1:] == expected["notes"]
 
 
@@ -92,16 +65,9 @@ def test_a_part_of_the_time_has_the_figures_of_that_of_a_log(
     both: tuple[Path, Archive], samples: Sequence[Snapshot]
 ) -> None:
     log, archive = both
-    now = samples[-1].time
-    span = {"first": "-40m", "last": "-5m", "now": now}
-    assert report(archive, "user", **span)["lines"] == about(of_log(log, "user", **span)["lines"])
-
-
-def count_in_parts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Count in several processes from now on; returns whether each report was."""
-    monkeypatch.setattr("gpumon.report.output.PART_BYTES", 10_000)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(3))
-    return watch_parts(monkeypatch)
+    span: dict[str, Any] = {"first": "-40m", "last": "-5m", "now": samples[-1].time, "by": "user"}
+    expected = about(report(log, **span)["lines"], **AS_EXACT_AS_A_LOG)
+    assert report(history=archive, **span)["lines"] == expected
 
 
 @pytest.fixture(scope="module")
@@ -124,11 +90,16 @@ def late(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_jobs_that_are_known_late_are_the_same_in_several_processes(
     hour: Path, late: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    expected = report(Archive(late), "job", first=FOREVER)["lines"]
-    at_once = {line["job"] for line in report(Archive(hour), "job", first=FOREVER)["lines"]}
-    assert at_once & {line["job"] for line in expected}
-    counted = count_in_parts(monkeypatch)
-    assert report(Archive(late), "job", first=FOREVER)["lines"] == about(expected)
+    def jobs(folder: Path) -> list[dict[str, Any]]:
+        lines: list[dict[str, Any]] = report(history=Archive(folder), by="job", first=FOREVER)[
+            "lines"
+        ]
+        return lines
+
+    expected = jobs(late)
+    assert {line["job"] for line in jobs(hour)} & {line["job"] for line in expected}
+    counted = count_in_parts(monkeypatch, 10_000)
+    assert jobs(late) == about(expected)
     assert counted == [True]
 
 
@@ -137,36 +108,38 @@ def test_counted_in_several_processes_the_figures_are_the_same(
     hour: Path, monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     archive = Archive(hour)
-    alone = report(archive, by, first=FOREVER)
-    counted = count_in_parts(monkeypatch)
-    assert report(archive, by, first=FOREVER)["lines"] == about(alone["lines"])
+    alone = report(history=archive, by=by, first=FOREVER)
+    counted = count_in_parts(monkeypatch, 10_000)
+    assert report(history=archive, by=by, first=FOREVER)["lines"] == about(alone["lines"])
     assert counted == [True]
 
 
 def test_without_a_time_it_is_the_last_day(tmp_path: Path, samples: Sequence[Snapshot]) -> None:
     day_before = [TimeShift(-86400 * 1.5).snapshot(one) for one in samples[:60]]
     archive = Archive(archived(tmp_path / "history", [*day_before, *samples[:120]]))
-    told = report(archive, now=samples[119].time)
+    told = report(history=archive, now=samples[119].time)
     assert told["lines"][0]["covered_hours"] == pytest.approx(238 / 3600, rel=0.05)
     assert told["notes"][0].startswith(f"From the history of ada-07, {archive.folder}: ")
     assert told["notes"][0].endswith(" to now.")
 
 
-def test_a_day_without_samples_is_said(
-    tmp_path: Path, samples: Sequence[Snapshot], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_day_without_samples_is_said(tmp_path: Path, samples: Sequence[Snapshot]) -> None:
     archive = Archive(archived(tmp_path / "history", samples[:60]))
-    assert print_report([], history=archive, now=samples[0].time + 90_000 * 2) == 1
-    assert "The history has no sample of the last day: it goes from" in capsys.readouterr().err
+    said = refused(history=archive, now=samples[0].time + 90_000 * 2)
+    assert "The history has no sample of the last day: it goes from" in said
+
+
+def flip_byte(path: Path, share: float) -> None:
+    data = bytearray(path.read_bytes())
+    data[int(len(data) * share)] ^= 0xFF
+    path.write_bytes(data)
 
 
 def test_what_is_damaged_is_left_out_and_said(tmp_path: Path, samples: Sequence[Snapshot]) -> None:
     folder = archived(tmp_path / "history", samples[:400])
     [path] = segments(folder)
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 0xFF
-    path.write_bytes(data)
-    told = report(Archive(folder), now=samples[399].time)
+    flip_byte(path, 1 / 2)
+    told = report(history=Archive(folder), now=samples[399].time)
     assert "A part of the history is damaged, and left out." in told["notes"]
     assert 0.8 < told["lines"][0]["covered_hours"] / (798 / 3600) < 1
 
@@ -176,12 +149,9 @@ def test_damage_that_another_process_meets_is_said(
 ) -> None:
     folder = tmp_path / "history"
     shutil.copytree(hour, folder)
-    path = segments(folder)[0]
-    data = bytearray(path.read_bytes())
-    data[len(data) * 5 // 6] ^= 0xFF
-    path.write_bytes(data)
-    counted = count_in_parts(monkeypatch)
-    told = report(Archive(folder), first=FOREVER)
+    flip_byte(segments(folder)[0], 5 / 6)
+    counted = count_in_parts(monkeypatch, 10_000)
+    told = report(history=Archive(folder), first=FOREVER)
     assert counted
     assert "A part of the history is damaged, and left out." in told["notes"]
 
@@ -192,8 +162,7 @@ def run(folder: Path, settings: str, *arguments: str) -> subprocess.CompletedPro
     config.parent.mkdir(parents=True)
     config.write_text(f"[history]\n{settings}\n")
     env = {**os.environ, "XDG_CONFIG_HOME": str(folder / "config")}
-    command = [sys.executable, "-m", "gpumon", "report", *arguments]
-    return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    return run_program([*GPUMON, "report", *arguments], env)
 
 
 def test_the_command_without_a_file_reads_the_history_of_the_machine(

@@ -11,7 +11,6 @@ import shutil
 import signal
 import subprocess
 import time
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -26,10 +25,20 @@ from gpumon.report.chosen_job import ChosenJob, chosen_job
 from gpumon.report.figures import figures_of
 from gpumon.report.output import print_report
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.known import known
 from tests.recording.csv.several import write_several
-from tests.report.logs import printed, report, write_log
+from tests.report.logs import printed, refused, report, write_log
 from tests.report.page import PAGE
-from tests.report.test_adding_up import START, Row, iso, logs, sample, use, write
+from tests.report.test_adding_up import (
+    BEFORE_ALL,
+    START,
+    Row,
+    assert_adds_up,
+    logs,
+    sample,
+    use,
+    write,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,36 +117,24 @@ def test_a_log_of_several_hosts_and_logs_of_each_say_the_same(tmp_path: Path) ->
     assert [line["host"] for line in only["lines"]] == ["gpu-02"]
 
 
+@pytest.mark.parametrize("asked", ["88_", "0x1", "88 ", "", "1" * 11, "\u0661"])
+def test_what_is_no_number_of_a_job_is_none(asked: str) -> None:
+    assert chosen_job(asked) is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "found"),
-    [
-        ("88", ["88", "88_3", "88_4", "88+0"]),
-        ("88_3", ["88_3"]),
-        ("88+0", ["88+0"]),
-        ("8", []),
-        ("88_", None),
-        ("0x1", None),
-        ("88 ", None),
-        ("", None),
-        ("1" * 11, None),
-        ("\u0661", None),
-    ],
+    [("88", ["88", "88+0", "88_3", "88_4"]), ("88_3", ["88_3"]), ("88+0", ["88+0"]), ("8", [])],
 )
-def test_a_number_is_all_parts_of_a_job(
-    asked: str, found: list[str] | None, tmp_path: Path
-) -> None:
-    job = chosen_job(asked)
-    assert (job is None) == (found is None)
-    if job is None or found is None:
-        return
+def test_a_number_is_all_parts_of_a_job(asked: str, found: list[str], tmp_path: Path) -> None:
     jobs = ["88", "88_3", "88_4", "88+0", "881", "188"]
     paths = [host_log(tmp_path, f"of {each}", 50, each) for each in jobs]
     if not found:
-        assert print_report([*map(str, paths)], by="job", job=job) == 1
+        assert refused(*paths, by="job", job=chosen_job(asked))
         return
-    hosts = [line["host"] for line in job_report(*paths, job=job)["lines"]]
-    assert hosts == sorted(f"of {each}" for each in found)
+    lines = job_report(*paths, job=known(chosen_job(asked)))["lines"]
+    assert [line["host"] for line in lines] == [f"of {each}" for each in found]
 
 
 @pytest.mark.parametrize("asked", ["88", "88_3", "91"])
@@ -151,8 +148,8 @@ def test_a_task_has_its_processes_by_its_name_and_by_the_number_that_slurm_gave_
     for at in range(41):
         has = (1, "slurm 88_3=91", "ann") if at >= late else (0, None, None)
         own = {"processes": 1, **dict(zip(names, has, strict=True))}
-        rows.append(sample(START + at, at) | own)
-        lists.append(use(START + at, at) | {"sm [%]": 50, "slurm_job": process_job})
+        rows.append(sample(at) | own)
+        lists.append(use(at) | {"sm [%]": 50, "slurm_job": process_job})
     path = write(tmp_path / "run.csv", rows, lists)
     (line,) = job_report(path, job=ChosenJob(asked))["lines"]
     assert seconds(line, "allocated", "unused_allocated") == [40 - late, 0]
@@ -294,11 +291,7 @@ def test_the_epilog_leaves_a_mail_that_slurmd_neither_waits_for_nor_kills(tmp_pa
     ],
 )
 def test_what_cannot_be_reported_is_a_sentence(
-    arguments: list[str],
-    status: int,
-    said: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    arguments: list[str], status: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paths = [host_log(tmp_path, host, 50) for host in ("gpu-01", "gpu-02")]
     try:
@@ -342,32 +335,18 @@ def test_a_job_alone_has_the_figures_that_it_has_among_all_and_time_ranges_add_u
     tmp_path: Path, drawn: tuple[list[Row], list[Row], list[float]], chosen: str
 ) -> None:
     rows, lists, splits = drawn
-    first = use(START - 1e5, 0) | {"used_gpu_memory [MiB]": 0, "sm [%]": 0, "cpu [%]": 0}
-    path = write(tmp_path / "run.csv", rows, of_job([first, *lists]))
+    path = write(tmp_path / "run.csv", rows, of_job([BEFORE_ALL, *lists]))
 
-    def lines(job: ChosenJob | None, since: float | None, until: float | None) -> Any:
+    def lines(job: ChosenJob | None) -> list[Any]:
         out = io.StringIO()
-        options: dict[str, Any] = {
-            "first": None if since is None else iso(START + since),
-            "last": None if until is None else iso(START + until),
-        }
-        failed = print_report(
-            [str(path)], by="job", job=job, form="json", out=out, now=START + 1e6, **options
-        )
+        failed = print_report([str(path)], by="job", job=job, form="json", out=out, now=START + 1e6)
         found = [] if failed else json.loads(out.getvalue())["lines"]
         return [line for line in found if line["job"] == f"slurm {chosen}"]
 
     job = ChosenJob(chosen)
-    whole = lines(job, None, None)
-    assume(whole)
-    assert whole == lines(None, None, None)
-    ends = [None, *sorted(set(splits)), None]
-    for figure in (*OF_ALL, "left_out"):
-        key = f"{figure}_hours"
-        parts = [
-            line[key] or 0 for since, until in pairwise(ends) for line in lines(job, since, until)
-        ]
-        assert sum(parts) == pytest.approx(whole[0][key] or 0, abs=2e-5 * len(ends), rel=2e-3)
+    assume(lines(job))
+    assert lines(job) == lines(None)
+    assert_adds_up([path], splits, "job", job=job)
 
 
 @pytest.mark.parametrize(
@@ -383,6 +362,6 @@ def test_cells_that_contradict_each_other_are_no_accident(
 ) -> None:
     names = ("allocations", "allocated.jobs", "allocated.users")
     row = dict(zip(names, allocated, strict=True)) | {"processes": 0}
-    rows = [sample(START + at, at) | row for at in range(6)]
-    path = write(tmp_path / "run.csv", rows, [use(START - 1e5, 0)])
+    rows = [sample(at) | row for at in range(6)]
+    path = write(tmp_path / "run.csv", rows, [use(0, at=START - 1e5)])
     assert f"GPU-hours: {said}\n" in printed(path, by="job", job=JOB)

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from datetime import datetime, timezone
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from gpumon.recording.csv.files import log_files
 from gpumon.report import output, parallel
 from gpumon.report.reading import HostChoice, find_logs
 from gpumon.report.window import TimeWindow
+from gpumon.text.csv_cells import iso_time
 from tests.build import GIB, gpu, process, snapshot
+from tests.report import logs
 from tests.report.logs import chaos, eventful_night, write_log
 from tests.screen import PATIENCE
 
@@ -35,13 +34,14 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 START = 1_760_000_000.0
+NO_ERROR: dict[str, Any] = {"xid": None, "xid_at": None}
 
 
 def long_day(seed: int) -> Iterator[Sample]:
     """An hour and a half of two GPUs by the second, with all that is remembered for a while."""
     random = Random(seed)
     elapsed, energy, ecc = 0.0, 1e6, 0
-    xid: tuple[int, float] | None = None
+    xid: dict[str, Any] = NO_ERROR
     load = [0.0, 0.0]
     while elapsed < 5400:
         if random.random() < 0.05:
@@ -49,7 +49,7 @@ def long_day(seed: int) -> Iterator[Sample]:
             load = [random.choice((0.0, 5.0, 60.0, 100.0)) for _ in range(2)]
         ecc += random.random() < 0.01
         if random.random() < 0.0005:
-            xid = random.choice((31, 79)), START + elapsed
+            xid = {"xid": random.choice((31, 79)), "xid_at": START + elapsed}
         cards = [
             gpu(
                 index=index,
@@ -60,16 +60,14 @@ def long_day(seed: int) -> Iterator[Sample]:
                 energy=energy,
                 clock_event_reasons=random.choice((0, 0, 0, 4, 0x48)),
                 ecc_uncorrected_volatile=ecc,
-                xid=None if xid is None else xid[0],
-                xid_at=None if xid is None else xid[1],
+                **xid,
             )
             for index in range(2)
         ]
-        loading = [
-            msgspec.structs.replace(process(pid, gpus=(pid % 2,), sm=3), cpu_percent=100.0)
-            for pid in (8, 9)
-        ]
-        yield snapshot(START + elapsed, *cards, processes=tuple(loading)), elapsed
+        loading = tuple(
+            replace(process(pid, gpus=(pid % 2,), sm=3), cpu_percent=100.0) for pid in (8, 9)
+        )
+        yield snapshot(START + elapsed, *cards, processes=loading), elapsed
         # Now and then a gap.
         elapsed = round(elapsed + (25.0 if random.random() < 0.001 else 1.0), 3)
         energy = round(energy + 700 * random.random(), 3)
@@ -80,28 +78,12 @@ def of_gpus(indices: set[int], samples: Iterator[Sample]) -> Iterator[Sample]:
     for taken, elapsed in samples:
         gpus = tuple(one for one in taken.gpus if one.index in indices)
         there = tuple(one for one in taken.processes if indices.issuperset(one.gpu_indices))
-        yield msgspec.structs.replace(taken, gpus=gpus, processes=there), elapsed
+        yield replace(taken, gpus=gpus, processes=there), elapsed
 
 
 def report(path: Path, by: str, monkeypatch: pytest.MonkeyPatch, least: int, **bounds: str) -> Any:
     monkeypatch.setattr(output, "PART_BYTES", least)
-    out = io.StringIO()
-    assert (
-        output.print_report(
-            [str(path)],
-            by=by,
-            form="json",
-            out=out,
-            first=bounds.get("first"),
-            last=bounds.get("last"),
-        )
-        == 0
-    )
-    return json.loads(out.getvalue())
-
-
-def _iso(at: float) -> str:
-    return datetime.fromtimestamp(at, timezone.utc).isoformat()
+    return logs.report(path, by=by, **bounds)
 
 
 def in_parts(path: Path, by: str = "gpu") -> bool:
@@ -123,18 +105,11 @@ def watch_parts(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return tallied
 
 
-def assert_near(one: Any, other: Any) -> None:
-    """Equal but for the order in which numbers were added."""
-    if isinstance(one, dict):
-        assert one.keys() == other.keys()
-        for key, value in one.items():
-            assert_near(value, other[key])
-    elif isinstance(one, list):
-        assert len(one) == len(other)
-        for value, beside in zip(one, other, strict=True):
-            assert_near(value, beside)
-    else:
-        assert one == (pytest.approx(other, rel=1e-6) if isinstance(one, float) else other)
+def count_in_parts(monkeypatch: pytest.MonkeyPatch, least: int) -> list[bool]:
+    """Count in parts of so many bytes from now on; returns whether each report was."""
+    monkeypatch.setattr(output, "PART_BYTES", least)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4))
+    return watch_parts(monkeypatch)
 
 
 @pytest.fixture(scope="module")
@@ -148,15 +123,19 @@ def four_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(4))
 
 
+def assert_parts_agree(path: Path, by: str, monkeypatch: pytest.MonkeyPatch, **bounds: str) -> Any:
+    """Check that the parts say what the whole says; returns the lines of the whole."""
+    whole = report(path, by, monkeypatch, sys.maxsize, **bounds)
+    assert report(path, by, monkeypatch, 1, **bounds) == logs.about(whole)
+    return whole["lines"]
+
+
 def test_the_parts_say_what_the_whole_says(day: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tallied = watch_parts(monkeypatch)
-    for by in ("gpu", "host", "user", "process"):
-        alone = report(day, by, monkeypatch, sys.maxsize)
-        in_parts = report(day, by, monkeypatch, 1)
-        assert_near(in_parts, alone)
-        if by == "gpu":
-            lines = in_parts["lines"]
-            assert all(line["gaps"] and line["xids"] and line["starved_hours"] for line in lines)
+    for line in assert_parts_agree(day, "gpu", monkeypatch):
+        assert all(line[key] for key in ("gaps", "xids", "starved_hours"))
+    for by in ("host", "user", "process"):
+        assert_parts_agree(day, by, monkeypatch)
     assert tallied == 4 * [False, True]
 
 
@@ -165,23 +144,20 @@ def test_an_end_between_samples_counts_as_in_one_piece(
 ) -> None:
     samples = (one for one in long_day(1) if one[1] < 4100 and not 3990 < one[1] < 3999)
     log = write_log(tmp_path / "day.csv", samples)
+    tallied = watch_parts(monkeypatch)
     # Between two samples, at a sample, and in a gap.
     for end in (4000.5, 4001.0, 3995.0):
-        bounds = {"first": _iso(START + 100.5), "last": _iso(START + end)}
-        tallied = watch_parts(monkeypatch)
-        alone = report(log, "gpu", monkeypatch, sys.maxsize, **bounds)
-        assert_near(report(log, "gpu", monkeypatch, 1, **bounds), alone)
-        assert tallied == [False, True]
+        first, last = (iso_time(START + at) for at in (100.5, end))
+        assert_parts_agree(log, "gpu", monkeypatch, first=first, last=last)
+    assert tallied == 3 * [False, True]
 
 
-def test_an_error_that_is_logged_late_is_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_logged_late_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def late() -> Iterator[Sample]:
         for taken, elapsed in long_day(0):
-            xid = (79, START + 1000) if elapsed > 4000 else (None, None)
-            gpus = [msgspec.structs.replace(one, xid=xid[0], xid_at=xid[1]) for one in taken.gpus]
-            yield msgspec.structs.replace(taken, gpus=tuple(gpus)), elapsed
+            xid = {"xid": 79, "xid_at": START + 1000} if elapsed > 4000 else NO_ERROR
+            gpus = tuple(replace(one, **xid) for one in taken.gpus)
+            yield replace(taken, gpus=gpus), elapsed
 
     log = write_log(tmp_path / "day.csv", late())
     lines = report(log, "gpu", monkeypatch, 1)["lines"]
@@ -194,8 +170,7 @@ def test_whatever_a_log_has_it_is_cut_only_where_that_changes_nothing(
 ) -> None:
     log = write_log(tmp_path / "day.csv", of_gpus({1, 2, 4, 5, 6}, samples(START)))
     for by in ("gpu", "host", "user", "process"):
-        alone = report(log, by, monkeypatch, sys.maxsize)
-        assert_near(report(log, by, monkeypatch, 1), alone)
+        assert_parts_agree(log, by, monkeypatch)
 
 
 def test_what_depends_on_all_that_was_seen_before_is_read_as_a_whole(day: Path) -> None:
@@ -224,14 +199,13 @@ def test_users_and_processes_that_come_and_go_are_those_of_the_whole(
             # With each sample around two of the three cuts, a process of its own ends.
             if 2500 < elapsed < 3400:
                 there.append(process(100 + number, user="bo", gpus=(0,), sm=10))
-            yield msgspec.structs.replace(taken, processes=tuple(there)), elapsed
+            yield replace(taken, processes=tuple(there)), elapsed
 
     log = write_log(tmp_path / "day.csv", busy())
     tallied = watch_parts(monkeypatch)
     for by in ("user", "process"):
-        alone = report(log, by, monkeypatch, sys.maxsize)
-        assert_near(report(log, by, monkeypatch, 1), alone)
-        assert any(line["idle_hours"] and line["xids"] for line in alone["lines"])
+        lines = assert_parts_agree(log, by, monkeypatch)
+        assert any(line["idle_hours"] and line["xids"] for line in lines)
     assert tallied == 2 * [False, True]
 
 
@@ -272,10 +246,10 @@ def test_a_gpu_that_comes_later_is_not_lost(tmp_path: Path) -> None:
 
 
 def test_short_logs_are_read_in_one_process(day: Path) -> None:
-    logs = find_logs([str(day)])
+    found = find_logs([str(day)])
     size = log_files(day).gpus.stat().st_size
     for least in (size, size // 2 + 1):
-        assert parallel.tally_parts(logs, "gpu", TimeWindow(), HostChoice(), least) is None
+        assert parallel.tally_parts(found, "gpu", TimeWindow(), HostChoice(), least) is None
 
 
 PROGRAM = """

@@ -6,8 +6,7 @@ import csv
 import io
 import json
 import os
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,6 +15,7 @@ from gpumon.report.figures import BY
 from gpumon.report.price import Price, digits_for
 from tests import fork_server
 from tests.build import process
+from tests.command import GPUMON
 from tests.report.logs import printed, report, write_log
 from tests.report.test_command import busy
 
@@ -69,9 +69,7 @@ def test_without_a_price_nothing_is_shown(log: Path) -> None:
     assert "0.144" in only_co2
 
 
-def test_the_cost_of_unknown_energy_is_unknown_and_of_partly_known_is_marked(
-    tmp_path: Path,
-) -> None:
+def test_the_cost_of_unknown_energy_is_unknown_and_of_partly_known_marked(tmp_path: Path) -> None:
     unknown = write_log(tmp_path / "a.csv", busy(HOUR, power_draw=None))
     [line] = report(unknown, price=EUR)["lines"]
     assert (line["energy_kwh"], line["cost"], line["co2_kg"]) == (None, None, None)
@@ -94,32 +92,21 @@ def test_small_costs_have_more_digits(largest: float | None, digits: int) -> Non
 def run(*arguments: str, config: str = "", folder: Path) -> subprocess.CompletedProcess[str]:
     (folder / "gpumon").mkdir(exist_ok=True)
     (folder / "gpumon/config.toml").write_text(config, encoding="utf-8")
-    return fork_server.run(
-        [sys.executable, "-m", "gpumon", "report", *arguments],
-        {**os.environ, "XDG_CONFIG_HOME": str(folder)},
-        timeout=60,
-    )
-
-
-def told(*arguments: str, config: str, folder: Path) -> dict[str, Any]:
-    ran = run("--format", "json", *arguments, config=config, folder=folder)
-    assert (ran.returncode, ran.stderr) == (0, "")
-    found: dict[str, Any] = json.loads(ran.stdout)
-    return found
+    env = {**os.environ, "XDG_CONFIG_HOME": str(folder)}
+    return fork_server.run([*GPUMON, "report", *arguments], env, timeout=60)
 
 
 @pytest.mark.slow
-def test_the_command_line_takes_precedence_over_the_configuration(
-    log: Path, tmp_path: Path
-) -> None:
+def test_the_command_line_takes_precedence_over_configuration(log: Path, tmp_path: Path) -> None:
+    def totals(*arguments: str) -> tuple[object, ...]:
+        ran = run(str(log), "--format", "json", *arguments, config=config, folder=tmp_path)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        total = json.loads(ran.stdout)["total"]
+        return total["cost"], total["currency"], total["co2_kg"]
+
     config = '[report]\nprice = 0.25\ncurrency = "€"\nco2 = 380\n'
-    configured = told(str(log), config=config, folder=tmp_path)
-    assert configured["total"]["cost"] == pytest.approx(0.09)
-    assert configured["total"]["currency"] == "€"
-    assert configured["co2_grams_per_kwh"] == 380
-    given = told(str(log), "--price", "0.5", "--co2", "0", config=config, folder=tmp_path)
-    assert given["total"]["cost"] == pytest.approx(0.18)
-    assert given["total"]["co2_kg"] is None
+    assert totals() == pytest.approx((0.09, "€", 0.1368))
+    assert totals("--price", "0.5", "--co2", "0") == pytest.approx((0.18, "€", None))
 
 
 @pytest.mark.slow

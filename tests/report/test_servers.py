@@ -99,12 +99,11 @@ def test_what_is_not_known_is_not_0(tmp_path: Path) -> None:
     (line,) = lines(log(tmp_path / "run.csv", 100, processes), by="user")
     assert served(line) == (1600, 20, 0)
     assert line["tokens_known"] == line["server_idle_known"] == pytest.approx(0.4)
-    (silent,) = lines(log(tmp_path / "b.csv", 100, lambda _: (worker(1, None),)), by="user")
-    assert served(silent) == (None, None, None)
-    (plain,) = lines(log(tmp_path / "c.csv", 100, lambda _: (process(sm=50),)), by="user")
-    assert served(plain) == (None, None, None)
-    assert plain["tokens_known"] is None
     assert "tokens" not in lines(tmp_path / "run.csv", by="gpu")[0]
+    (silent,) = lines(log(tmp_path / "b.csv", 100, lambda _: (worker(1, None),)), by="user")
+    (plain,) = lines(log(tmp_path / "c.csv", 100, lambda _: (process(sm=50),)), by="user")
+    assert served(silent) == served(plain) == (None, None, None)
+    assert plain["tokens_known"] is None
 
 
 def test_adjoining_time_ranges_add_up(tmp_path: Path) -> None:
@@ -125,17 +124,14 @@ def test_logs_that_overlap_count_a_server_once(tmp_path: Path) -> None:
     assert served(line) == (6000, 75, 0)
 
 
-def printed_jobs(path: Path) -> str:
-    return printed(path, by="job")
-
-
 @pytest.mark.slow
 def test_the_table_shows_it_and_marks_what_is_known_for_a_part(tmp_path: Path) -> None:
-    whole = printed_jobs(log(tmp_path / "run.csv", 3600, lambda _: (worker(1, BUSY),)))
+    def table(seconds: int, process_at: Callable[[int], GpuProcess]) -> str:
+        path = log(tmp_path / "run.csv", seconds, lambda second: (process_at(second),))
+        return printed(path, by="job")
+
+    whole = table(3600, lambda _: worker(1, BUSY))
     assert "TOKENS" in whole
     assert "144,000 " in whole
-    part = printed_jobs(
-        log(tmp_path / "b.csv", 100, lambda second: (worker(1, IDLE if second < 40 else None),))
-    )
-    assert "40s*" in part
-    assert "TOKENS" not in printed_jobs(log(tmp_path / "c.csv", 9, lambda _: (process(sm=50),)))
+    assert "40s*" in table(100, lambda second: worker(1, IDLE if second < 40 else None))
+    assert "TOKENS" not in table(9, lambda _: process(sm=50))

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pandas as pd
 import pytest
 from msgspec.structs import replace
 
 from gpumon.report.figures import BY
-from gpumon.report.output import print_report
 from tests.build import NOON, gpu, process, snapshot
 from tests.recording.csv.several import of_host, ticks, write_several
-from tests.report.logs import printed, report, write_log
+from tests.report.logs import printed, refused, report, write_log
 from tests.report.witness import Witness
 
 if TYPE_CHECKING:
@@ -108,26 +107,27 @@ def test_the_figures_of_a_host_are_those_of_pandas(tmp_path: Path) -> None:
         assert line["utilization_known"] == pytest.approx(samples.mean(), abs=0.02)
 
 
-def test_one_user_on_two_hosts_has_a_line_for_each(tmp_path: Path) -> None:
-    path = write_several(tmp_path / "run.csv", ticks(dict.fromkeys(HOSTS, range(60)), range(60)))
-    lines = report(path, by="user")["lines"]
+@pytest.fixture
+def minute(tmp_path: Path) -> Path:
+    """A log of a minute of each host."""
+    return write_several(tmp_path / "run.csv", ticks(dict.fromkeys(HOSTS, range(60)), range(60)))
+
+
+def test_one_user_on_two_hosts_has_a_line_for_each(minute: Path) -> None:
+    lines = report(minute, by="user")["lines"]
     assert [(line["host"], line["user"], line["processes"]) for line in lines] == [
         (host, "ann", 1) for host in HOSTS
     ]
-    peaks = {line["host"]: line["memory_peak_bytes"] for line in lines}
-    for host in HOSTS:
-        sizes = [use.memory_used or 0 for use in of_host(host, 0).processes[0].uses]
-        assert peaks[host] == sum(sizes)
+    uses = [of_host(host, 0).processes[0].uses for host in HOSTS]
+    expected = [sum(use.memory_used or 0 for use in of_each) for of_each in uses]
+    assert [line["memory_peak_bytes"] for line in lines] == expected
 
 
-def test_a_report_of_some_hosts_has_no_others(tmp_path: Path, capsys: Any) -> None:
-    path = write_several(tmp_path / "run.csv", ticks(dict.fromkeys(HOSTS, range(60)), range(60)))
+def test_a_report_of_some_hosts_has_no_others(minute: Path) -> None:
     some = frozenset(("gpu-02", "gpu-10"))
-    assert {line["host"] for line in report(path, by="gpu", hosts=some)["lines"]} == some
-    assert print_report([str(path)], hosts=frozenset(("gpu-9",))) == 1
-    assert "no sample of gpu-9 in that time, only of gpu-01, gpu-02, gpu-10." in (
-        capsys.readouterr().err
-    )
+    assert {line["host"] for line in report(minute, by="gpu", hosts=some)["lines"]} == some
+    said = "no sample of gpu-9 in that time, only of gpu-01, gpu-02, gpu-10."
+    assert said in refused(minute, hosts=frozenset(("gpu-9",)))
 
 
 def test_the_table_has_a_line_for_each_host_and_the_sum(tmp_path: Path) -> None:

@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import io
-import json
-from random import Random
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING
 
 import duckdb
-import msgspec
 import pytest
 
-from gpumon.model.processes import Workload
-from gpumon.report.output import print_report
-from tests.build import GIB, gpu, process, snapshot
-from tests.report.logs import write_log
+from tests.report.logs import chaos, report, write_log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-    from gpumon.model.processes import GpuProcess
-    from tests.report.logs import Sample
 
 START = 1_760_000_000.0
 
@@ -84,53 +74,10 @@ join (select subject, sum(seconds) / 3600 as present_hours, max(memory) as memor
 """
 
 
-def shared_machine(seed: int) -> Iterator[Sample]:
-    """Three GPUs at no steady pace, whose users and jobs come and go."""
-    random = Random(seed)
-    elapsed, energy = 0.0, 1e6
-    here: list[int] = []
-    for _ in range(200):
-        if random.random() < 0.15:
-            here = random.sample(range(1, 9), random.randrange(6))
-        gpus = [
-            gpu(
-                index=index,
-                utilization_gpu=random.choice((None, 0, 3, 50, 100)),
-                memory_used=random.choice((None, random.randrange(80 * GIB))),
-                power_draw=random.choice((None, 70.5, 700.0)),
-                energy=random.choice((None, energy, energy)),
-            )
-            for index in range(3)
-        ]
-        processes = tuple(_process(pid, random) for pid in here)
-        yield snapshot(START + elapsed, *gpus, processes=processes), elapsed
-        pace = random.choice((0.1, 1.0, 1.0, 1.1, 2.0, 2.6, 5.0, 30.0))
-        elapsed = round(elapsed + pace, 3)
-        energy = round(energy + random.random() * 700 * pace, 3)
-
-
-def _process(pid: int, random: Random) -> GpuProcess:
-    made = process(
-        pid,
-        user="ann" if pid < 5 else "bo",
-        gpus=((0,), (1, 2), (0, 1, 2))[pid % 3],
-        sm=random.choice((0, 10, 80)),
-        memory_used=random.randrange(10) * GIB,
-    )
-    return msgspec.structs.replace(made, place=Workload(slurm_job=str(pid % 4)))
-
-
-def reported(log: Path, by: str) -> list[dict[str, Any]]:
-    out = io.StringIO()
-    assert print_report([str(log)], by=by, form="json", out=out) == 0
-    lines: list[dict[str, Any]] = json.loads(out.getvalue())["lines"]
-    return lines
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_the_report_says_what_sql_says(seed: int, tmp_path: Path) -> None:
-    log = write_log(tmp_path / "run.csv", shared_machine(seed))
+    log = write_log(tmp_path / "run.csv", islice(chaos(seed, START), 200))
     with duckdb.connect() as database:
         files = {"gpus": log, "processes": log.with_suffix(".processes.csv")}
         database.execute(ROWS.format(**files) + SECONDS + GPUS + SHARES)
@@ -142,7 +89,9 @@ def test_the_report_says_what_sql_says(seed: int, tmp_path: Path) -> None:
             answer = database.execute(question)
             (_, *keys) = [column[0] for column in answer.description or ()]
             expected = {str(subject): values for subject, *values in answer.fetchall()}
-            lines = {str(line[name]).removeprefix("slurm "): line for line in reported(log, by)}
+            lines = {
+                str(line[name]).removeprefix("slurm "): line for line in report(log, by=by)["lines"]
+            }
             assert lines.keys() == expected.keys()
             for subject, values in expected.items():
                 found = [lines[subject][key] for key in keys]

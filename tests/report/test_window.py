@@ -73,8 +73,7 @@ def test_an_end_that_is_still_to_come_on_the_next_day_is_refused(first: str) -> 
         parse_span(first, f"{first[:4]}3", NOW)
     # A time that is still to come on the same day ends the day so far.
     assert parse_span("09:00", "18:00", NOW) == TimeWindow(
-        local("2025-03-10 09:00"),
-        local("2025-03-10 18:00"),
+        local("2025-03-10 09:00"), local("2025-03-10 18:00")
     )
 
 

@@ -129,11 +129,7 @@ def _utilization(percent: Any, weight: Any) -> dict[str, Any]:
     percent, weight = percent[known], weight[known]
     if not weight.sum():
         return dict.fromkeys(
-            (
-                "utilization_mean_percent",
-                "utilization_median_percent",
-                "utilization_p95_percent",
-            )
+            ("utilization_mean_percent", "utilization_median_percent", "utilization_p95_percent")
         )
     order = percent.sort_values(kind="stable").index
     reached = weight.loc[order].cumsum() / weight.sum()

@@ -23,11 +23,7 @@ LOG = [sys.executable, "-m", "gpumon", "log"]
 
 
 class Log:
-    """A ``gpumon log`` that runs; what it says on standard error goes to a file.
-
-    Attributes:
-        process: The program.
-    """
+    """A ``gpumon log`` that runs; what it says on standard error goes to a file."""
 
     def __init__(self, process: subprocess.Popen[bytes], stderr: Path, stdout: Path) -> None:
         self.process = process
@@ -98,11 +94,7 @@ def run_log(
 
 
 def wait_until(holds: Callable[[], object], what: str) -> None:
-    """Wait for a condition.
-
-    Raises:
-        AssertionError: It did not come.
-    """
+    """Wait for a condition, which must come."""
     deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, f"waiting for {what}"

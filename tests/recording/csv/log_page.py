@@ -53,14 +53,9 @@ def with_tables(page: str) -> str:
     return page
 
 
-def cells_of(column: CsvColumn) -> str:
-    """What kind of cells a column has."""
-    return _CELLS[column.unit]
-
-
 def _table(columns: Sequence[CsvColumn]) -> str:
     rows = [("column", "cells", "what it is"), ("---",) * 3]
-    rows += [(f"`{column.name}`", cells_of(column), column.about) for column in columns]
+    rows += [(f"`{column.name}`", _CELLS[column.unit], column.about) for column in columns]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

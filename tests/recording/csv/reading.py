@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import math
 import time
-from contextlib import closing, contextmanager
+from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -19,8 +21,10 @@ from gpumon.recording.csv.recording import CsvRecording, open_log
 from gpumon.recording.csv.rows import GpuRows, ProcessRows
 from gpumon.recording.csv.tables import rows_of
 from gpumon.recording.history import LOG_GPU_DEPTH, History
+from gpumon.system.zstandard import zstd
 from gpumon.text.formatting import printable
 from tests.build import NOON, gpu, process, snapshot
+from tests.known import known
 from tests.log_headers import GPU_HEADER, PROCESS_HEADER
 from tests.screen import PATIENCE
 
@@ -56,11 +60,20 @@ def write_log(path: Path, snapshots: Iterable[Snapshot], began: float | None = N
     return path
 
 
+def pack(path: Path, ending: str = ".gz") -> Path:
+    """Compress a file as logrotate would."""
+    compress = gzip.compress if ending == ".gz" else zstd.compress
+    packed = path.with_name(path.name + ending)
+    packed.write_bytes(compress(path.read_bytes()))
+    path.unlink()
+    return packed
+
+
 def rows(
     path: Path,
     wanted: Sequence[str],
     *,
-    processes: bool,
+    processes: bool = False,
     first: float = -math.inf,
     last: float = math.inf,
     damage: Damage | None = None,
@@ -91,14 +104,40 @@ def busy(second: float, *, pid: int = 100, at: float = NOON) -> Snapshot:
     return snapshot(at + second, *cards, processes=(process(pid, gpus=(0, 1)),))
 
 
-@contextmanager
-def opened(path: Path) -> Iterator[CsvRecording]:
+def opened(path: Path, host: str | None = None) -> closing[CsvRecording]:
     """A log, closed at the end of the block."""
-    tape = open_log(path)
-    try:
-        yield tape
-    finally:
-        tape.close()
+    return closing(open_log(path, host))
+
+
+def sample_at(path: Path, time: float = NOON, host: str | None = None) -> Snapshot:
+    """What a replay shows at a time."""
+    with opened(path, host) as log:
+        return known(log.at(time))
+
+
+def change_cells(path: Path, *changes: tuple[int, str, str]) -> None:
+    """Write other cells into a file: the number of the row, the column, and the text."""
+    header, *rows = _cells(path)
+    for row, column, text in changes:
+        rows[row][header.index(column)] = text
+    _write_cells(path, [header, *rows])
+
+
+def drop_columns(path: Path, *names: str) -> None:
+    """Take columns out of a file, as a log of an older version lacks them."""
+    header, *rows = _cells(path)
+    kept = [place for place, name in enumerate(header) if name not in names]
+    assert len(kept) == len(header) - len(names)
+    _write_cells(path, ([row[place] for place in kept] for row in (header, *rows)))
+
+
+def _cells(path: Path) -> list[list[str]]:
+    return list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
+
+
+def _write_cells(path: Path, rows: Iterable[list[str]]) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 def read_whole(tape: CsvRecording) -> History:
@@ -127,74 +166,51 @@ def times_of(tape: CsvRecording) -> list[float]:
     return times
 
 
-def assert_read_back(read: Snapshot, sampled: Snapshot, *, late: float = 0.0) -> None:
-    """Check that a snapshot is what it was before it was logged, as far as that is logged.
-
-    Args:
-        read: What was read.
-        sampled: What was logged.
-        late: How much later the tape has it than the clock had it.
-    """
+def assert_read_back(read: Snapshot, sampled: Snapshot) -> None:
+    """Check that a snapshot is what it was before it was logged, as far as that is logged."""
     assert read.source == "replay"
-    assert_near(read.time, sampled.time + late)
+    assert_near(read.time, sampled.time)
     assert_host(read.host, sampled.host)
-    assert len(read.gpus) == len(sampled.gpus)
     for after, before in zip(read.gpus, sampled.gpus, strict=True):
-        assert_card(after, before, late)
+        assert_gpu(after, before)
     if sampled.processes_at is None:
         assert read.processes_at is None
-    assert len(read.processes) == len(sampled.processes)
     found = {one.id: one for one in read.processes}
+    assert len(found) == len(read.processes) == len(sampled.processes)
     for one in sampled.processes:
-        assert_process(found[one.id], one, late)
+        assert_process(found[one.id], one)
 
 
 def assert_host(read: Host, host: Host) -> None:
-    logged = replace(
-        host,
-        library_version=None,
-        driver_since=None,
-        in_container=None,
-        pids_are_ours=True,
-        nics=None,
-    )
+    not_logged = dict.fromkeys(("library_version", "driver_since", "in_container", "nics"))
+    logged = replace(host, **not_logged, pids_are_ours=True)
     if host.load is not None:
-        assert read.load is not None
-        for there, sampled in zip(read.load, host.load, strict=True):
+        for there, sampled in zip(known(read.load), host.load, strict=True):
             assert_near(there, sampled)
         logged = replace(logged, load=read.load)
     assert_fields(asdict(read), asdict(logged))
 
 
-def assert_card(read: Gpu, card: Gpu, late: float) -> None:
-    expected = asdict(replace(card, **dict.fromkeys(_NOT_LOGGED), unknown={}))
-    for name in ("sampled_at", "status_since", "xid_at"):
-        if expected[name] is not None:
-            expected[name] += late
+def assert_gpu(read: Gpu, gpu: Gpu) -> None:
+    expected = asdict(replace(gpu, **dict.fromkeys(_NOT_LOGGED), unknown={}))
     assert_fields(asdict(replace(read, unknown={})), expected)
     for name, value in expected.items():
         if value is None and name not in {"xid", "xid_at", "status_since", "sampled_at"}:
             assert read.unknown[name] is Unknown.NOT_RECORDED
         else:
             assert name not in read.unknown
-    assert ("processes" in read.unknown) == ("processes" in card.unknown)
+    assert ("processes" in read.unknown) == ("processes" in gpu.unknown)
 
 
-def assert_process(read: GpuProcess, one: GpuProcess, late: float) -> None:
+def assert_process(read: GpuProcess, one: GpuProcess) -> None:
     place = one.place
     if place is not None:
         around = place.container and place.container.label
         assert (read.place and read.place.container and read.place.container.label) == around
         place = replace(place, container=None if read.place is None else read.place.container)
-    expected = asdict(
-        replace(
-            one,
-            place=None if place == Workload() else place,
-            command=tuple(printable(part) for part in one.command),
-            started_at=None if one.started_at is None else one.started_at + late,
-        )
-    )
-    assert_fields(asdict(read), expected)
+    command = tuple(printable(part) for part in one.command)
+    logged = replace(one, place=None if place == Workload() else place, command=command)
+    assert_fields(asdict(read), asdict(logged))
 
 
 def assert_fields(read: dict[str, object], expected: dict[str, object]) -> None:

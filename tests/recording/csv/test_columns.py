@@ -25,11 +25,12 @@ from gpumon.recording.csv.columns import (
     ProcessRow,
     cell,
 )
+from gpumon.recording.csv.parsers import mig_devices
 from gpumon.text.csv_cells import iso_time
 from gpumon.text.formatting import spreadsheet_text
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.export.hostile import place_of
-from tests.recording.csv.log_page import PAGE, cells_of, with_tables
+from tests.recording.csv.log_page import PAGE, with_tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,13 +85,11 @@ def gpu_cells(gpu: Gpu, of: Snapshot | None = None, elapsed: float = 0.0) -> dic
     return {column.name: column.cell(GpuRow(taken, gpu, elapsed)) for column in GPU_COLUMNS}
 
 
-def process_cells(process: GpuProcess, of: Snapshot | None = None) -> dict[str, str]:
-    """The row of a process on its first card."""
+def process_cells(process: GpuProcess, of: Snapshot | None = None, use: int = 0) -> dict[str, str]:
+    """The row of a process on one of its GPUs."""
     taken = of or snapshot(NOON, processes=(process,))
-    return {
-        column.name: column.cell(ProcessRow(taken, process, process.uses[0], 0.0))
-        for column in PROCESS_COLUMNS
-    }
+    row = ProcessRow(taken, process, process.uses[use], 0.0)
+    return {column.name: column.cell(row) for column in PROCESS_COLUMNS}
 
 
 # What stays
@@ -104,9 +103,7 @@ def process_cells(process: GpuProcess, of: Snapshot | None = None) -> dict[str, 
     ],
     ids=["cards", "processes"],
 )
-def test_no_column_ever_changes_its_name_or_its_place(
-    columns: Sequence[CsvColumn], promised: str
-) -> None:
+def test_no_column_changes_its_name_or_place(columns: Sequence[CsvColumn], promised: str) -> None:
     names = [column.name for column in columns]
     kept = [name for name in promised.replace("\n", "|").split("|") if name]
     assert names[: len(kept)] == kept
@@ -118,15 +115,13 @@ def test_no_column_ever_changes_its_name_or_its_place(
 def test_the_page_explains_every_column_and_names_the_version() -> None:
     assert with_tables(TEXT) == TEXT, "run: python -m tests.recording.csv.log_page"
     assert f"`gpumon_log` of both files is the version of their columns, now {VERSION}." in TEXT
+    assert all(column.about.endswith(".") for column in (*GPU_COLUMNS, *PROCESS_COLUMNS))
 
 
 def test_every_metric_has_a_column_but_what_never_changes_and_says_nothing_of_the_work() -> None:
     shown = {column.metric.field for column in GPU_COLUMNS if column.metric is not None}
-    assert {metric.field for metric in GPU_METRICS} - shown == {
-        "serial",
-        "vbios_version",
-        "architecture",
-    }
+    left_out = {"serial", "vbios_version", "architecture"}
+    assert {metric.field for metric in GPU_METRICS} - shown == left_out
 
 
 def test_names_are_those_of_nvidia_smi_where_it_has_one() -> None:
@@ -138,43 +133,25 @@ def test_names_are_those_of_nvidia_smi_where_it_has_one() -> None:
 # Unknown is never 0
 
 
-def test_what_is_not_known_of_a_card_is_an_empty_cell() -> None:
+ALWAYS_KNOWN = {"timestamp", "index", "uuid", "elapsed [s]", "gpumon_log"}
+
+
+def test_what_is_not_known_is_an_empty_cell() -> None:
     told = gpu_cells(EMPTY, replace(snapshot(NOON, EMPTY), host=Host("ada-07"), processes_at=None))
-    known = {name: value for name, value in told.items() if value}
-    assert known.keys() == {
-        "timestamp",
-        "index",
-        "uuid",
-        "status",
-        "host",
-        "elapsed [s]",
-        "gpumon_log",
-        "accidents",  # None was reported.
-    }
-
-
-def test_what_is_not_known_of_a_process_is_an_empty_cell() -> None:
-    known = {name: value for name, value in process_cells(HIDDEN).items() if value}
-    assert known.keys() == {
-        "timestamp",
-        "index",
-        "uuid",
-        "pid",
-        "type",
-        "visible",
-        "elapsed [s]",
-        "gpumon_log",
-    }
-    assert known["visible"] == "No"
+    # That no accident was reported is known.
+    known = ALWAYS_KNOWN | {"status", "host", "accidents"}
+    assert {name for name, value in told.items() if value} == known
+    told = process_cells(HIDDEN)
+    known = ALWAYS_KNOWN | {"pid", "type", "visible"}
+    assert {name for name, value in told.items() if value} == known
+    assert told["visible"] == "No"
 
 
 def test_zero_is_zero() -> None:
-    card = gpu(utilization_gpu=0, memory_used=0, power_draw=0.0, xid=0, sampled_at=NOON)
-    told = gpu_cells(card)
-    for name in ("utilization.gpu [%]", "memory.used [MiB]", "power.draw [W]", "xid", "age [s]"):
-        assert float(told[name]) == 0
-    assert float(process_cells(process(sm=0, memory_used=0))["used_gpu_memory [MiB]"]) == 0
-    assert process_cells(process(sm=0))["sm [%]"] == "0"
+    # The metrics of a GPU are in tests/test_every_metric.py.
+    told = process_cells(process(sm=0, memory_used=0))
+    assert (told["used_gpu_memory [MiB]"], told["sm [%]"]) == ("0.0", "0")
+    assert float(gpu_cells(gpu(sampled_at=NOON))["age [s]"]) == 0
 
 
 def test_no_process_and_no_list_of_processes_are_told_apart() -> None:
@@ -188,10 +165,7 @@ def test_no_process_and_no_list_of_processes_are_told_apart() -> None:
 def test_a_process_has_the_row_of_each_card_and_what_it_has_there() -> None:
     both = process(1, gpus=(0, 1), memory_used=3 * GIB)
     taken = snapshot(NOON, gpu(), gpu(index=1), processes=(both,))
-    told = [
-        {column.name: column.cell(ProcessRow(taken, both, use, 0.0)) for column in PROCESS_COLUMNS}
-        for use in both.uses
-    ]
+    told = [process_cells(both, taken, use) for use in range(2)]
     assert [row["index"] for row in told] == ["0", "1"]
     assert [float(row["used_gpu_memory [MiB]"]) for row in told] == [3072, 3072]
 
@@ -237,10 +211,6 @@ def test_a_time_has_its_zone_and_is_exact_to_the_millisecond(time: float) -> Non
     assert abs(read.timestamp() - time) <= 0.001
 
 
-def test_a_time_that_is_not_known_is_empty() -> None:
-    assert iso_time(None) == ""
-
-
 def test_the_age_says_how_old_the_values_of_a_silent_card_are() -> None:
     silent = gpu(status=GpuStatus.NO_ANSWER, status_since=NOON - 8, sampled_at=NOON - 12.5)
     told = gpu_cells(silent)
@@ -283,21 +253,11 @@ def test_a_command_line_that_can_be_seen_can_be_read_back(command: list[str]) ->
     assert shlex.split(spreadsheet_text(text)) == command
 
 
-def test_a_long_command_line_is_cut() -> None:
-    told = process_cells(replace(process(), command=("python", "x" * 100_000)))
-    assert len(told["command"]) == TEXT_CHARACTERS
-
-
-def test_mig_devices_stand_in_one_cell() -> None:
+def test_mig_devices_stand_in_one_cell_and_come_back_from_it() -> None:
     mig = MigInstance("MIG-1", 0, 9, 0, "1g.10gb", 16, 10 * GIB, GIB, 9 * GIB)
-    bare = MigInstance("MIG-2", 1)
-    assert gpu_cells(gpu(mig=(mig, bare)))["mig.devices"] == (
-        f"0 MIG-1 9 0 1g.10gb 16 {10 * GIB} {GIB} {9 * GIB};1 MIG-2 - - - - - - -"
-    )
-
-
-def test_every_column_says_what_it_is() -> None:
-    columns: list[CsvColumn] = [*GPU_COLUMNS, *PROCESS_COLUMNS]
-    for column in columns:
-        assert column.about.endswith(".")
-        assert cells_of(column)
+    devices = (mig, MigInstance("MIG-2", 1))
+    written = gpu_cells(gpu(mig=devices))["mig.devices"]
+    assert written == (f"0 MIG-1 9 0 1g.10gb 16 {10 * GIB} {GIB} {9 * GIB};1 MIG-2 - - - - - - -")
+    assert mig_devices(written) == devices
+    assert mig_devices("nonsense;0 MIG-3;0 MIG-4 x - - - - - -") == ()
+    assert mig_devices("0 MIG-5 - - - - 4503599626321920 -1 -") == ()

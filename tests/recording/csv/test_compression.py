@@ -10,8 +10,9 @@ import pytest
 
 from gpumon.recording.csv import compression as packed
 from gpumon.recording.csv.compression import MOST_UNPACKED, open_file
+from gpumon.recording.csv.recording import open_log
 from gpumon.recording.recording import RecordingError
-from tests.recording.csv.reading import busy, opened, write_log
+from tests.recording.csv.reading import busy, write_log
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,8 +27,8 @@ def bomb(path: Path, size: int) -> Path:
         file.write(log.read_bytes())
         for _ in range(size // MIB):
             file.write(bytes(MIB))
-    log.unlink()
-    log.with_suffix(".processes.csv").unlink()
+    for plain in (log, log.with_suffix(".processes.csv")):
+        plain.unlink()
     return path
 
 
@@ -36,10 +37,8 @@ def test_a_small_file_that_unpacks_to_a_huge_one_is_refused_in_a_sentence(
 ) -> None:
     monkeypatch.setattr(packed, "MOST_UNPACKED", 8 * MIB)
     path = bomb(tmp_path / "run.csv.gz", 16 * MIB)
-
-    with pytest.raises(RecordingError) as refused, opened(path):
-        pass
-
+    with pytest.raises(RecordingError) as refused:
+        open_log(path)
     assert refused.value.sentence.startswith(f"{path} is too long unpacked")
 
 
@@ -55,7 +54,6 @@ def test_no_more_than_a_quarter_of_the_free_space_is_taken(
         return os.statvfs_result(space)
 
     monkeypatch.setattr(os, "fstatvfs", nearly_full)
-
     with pytest.raises(RecordingError, match="is too long unpacked for the free space"):
         open_file(path)
     assert MOST_UNPACKED == 4 * 2**30

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-import gzip
+import random
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from gpumon.findings import conditions
-from gpumon.makers.demo.source import DemoSource
+from gpumon.model.allocations import Allocation
 from gpumon.model.snapshot import Unknown
 from gpumon.recording.csv import index
+from gpumon.recording.csv.columns import GPU_COLUMNS
 from gpumon.recording.csv.files import log_files
+from gpumon.recording.csv.gpu_changes import SequentialGpuReader
+from gpumon.recording.csv.gpus import GpuReader
+from gpumon.recording.csv.headings import first_header
 from gpumon.recording.history import History
 from gpumon.recording.recording import EventKind
 from tests.build import NOON, gpu, process, snapshot
-from tests.clock import HandClock
+from tests.known import known
+from tests.log_headers import GPU_HEADER
+from tests.recording.archive.archives import demo_samples
 from tests.recording.csv.reading import (
+    drop_columns,
     lines_of,
     opened,
+    pack,
     read_whole,
+    sample_at,
     times_of,
     wait_until,
     write_log,
@@ -38,8 +48,7 @@ pytestmark = pytest.mark.slow
 
 
 def samples_of(log: CsvRecording) -> list[Snapshot]:
-    found = [log.at(time) for time in times_of(log)]
-    return [one for one in found if one is not None]
+    return [known(log.at(time)) for time in times_of(log)]
 
 
 def history_of(samples: list[Snapshot]) -> History:
@@ -49,42 +58,65 @@ def history_of(samples: list[Snapshot]) -> History:
     return history
 
 
+def test_cells_that_change_in_any_way_are_read_as_in_a_row_of_its_own() -> None:
+    chance = random.Random(7)
+    _, header = first_header(GPU_HEADER, "run.csv", processes=False)
+    reader = SequentialGpuReader(header)
+    changed = flawed = 0
+    for number, taken in enumerate(demo_samples(200)):
+        jobs = (Allocation("slurm", "7", f"user {number // 20}", ("GPU-0",), 1),)
+        sample = replace(taken, allocations=jobs if number % 40 else None)
+        lines = lines_of([sample])[0].splitlines()
+        if number % 3 == 0:
+            place = chance.randrange(len(lines))
+            cells = lines[place].split(b",")
+            # The first cell is the timestamp.
+            shared = header.places["host.cpu [%]"]
+            cell = chance.choice([1 + chance.randrange(len(cells) - 1)] * 3 + [shared])
+            cells[cell] = chance.choice([b"", b"7", b"99999999", b"x", b"[N/A]", cells[cell]])
+            lines[place] = b",".join(cells[: chance.choice([cell + 1, None, None])])
+        wall = sample.time - chance.choice([0.0, 0.0, 0.0, 3.0])
+        listed = chance.random() < 0.9
+        alone = GpuReader(header)
+        rows, host = reader.read(lines, sample.time, wall)
+        expected, its_host = alone.read(lines, sample.time, wall)
+        assert host == its_host
+        assert [row.flaw for row in rows] == [row.flaw for row in expected]
+        assert [row.allocated for row in rows] == [row.allocated for row in expected]
+        flawed += sum(row.flaw is not None for row in rows)
+        changed += sum(getattr(row, "changes", None) is not None for row in rows)
+        # Some are not made, as of a list that nobody asks for.
+        if chance.random() < 0.9:
+            assert [reader.gpu(row, listed=listed) for row in rows] == [
+                alone.gpu(row, listed=listed) for row in expected
+            ]
+    assert changed > 400
+    assert flawed > 5
+
+
 def test_how_much_of_a_gpu_works_comes_back_and_an_older_log_has_none(tmp_path: Path) -> None:
     works = {"sm_active": 8.4, "dram_active": 0.0, "tensor_active": 41.3}
     path = write_log(
         tmp_path / "run.csv", [snapshot(NOON + second, gpu(**works)) for second in range(3)]
     )
-    with opened(path) as log:
-        (card,) = samples_of(log)[-1].gpus
-        assert {name: getattr(card, name) for name in works} == works
-        assert card.fp64_active is None
-    header, *lines = (line.split(",") for line in path.read_text().splitlines())
-    older = [place for place, name in enumerate(header) if ".active [%]" not in name]
-    old = tmp_path / "old.csv"
-    old.write_text(
-        "".join(",".join(line[place] for place in older) + "\n" for line in (header, *lines))
-    )
-    with opened(old) as log:
-        (card,) = samples_of(log)[-1].gpus
+    (card,) = sample_at(path, NOON + 2).gpus
+    assert {name: getattr(card, name) for name in works} == works
+    assert card.fp64_active is None
+    drop_columns(path, *(each.name for each in GPU_COLUMNS if ".active [%]" in each.name))
+    (card,) = sample_at(path, NOON + 2).gpus
     assert card.memory_total is not None
     assert (card.sm_active, card.unknown["sm_active"]) == (None, Unknown.NOT_RECORDED)
 
 
 def test_the_history_of_a_log_is_that_of_its_samples(tmp_path: Path) -> None:
-    clock = HandClock()
-    source = DemoSource(clock=clock)
-    sampled = []
-    for number in range(400):
-        clock.now = 1000.0 + number
-        sampled.append(source.sample())
-    with opened(write_log(tmp_path / "run.csv", sampled)) as log:
+    with opened(write_log(tmp_path / "run.csv", demo_samples(400))) as log:
         history = read_whole(log)
         samples = samples_of(log)
         fed = history_of(samples)
         for one in (samples[0], samples[100], samples[241], samples[-1]):
             assert ask(history.as_of(one), one) == ask(fed.as_of(one), one)
-        events = ListTape(samples).events(0, clock.time() + 400)
-        assert list(log.events(0, clock.time() + 400)) == events != []
+        events = ListTape(samples).events(0, NOON * 2)
+        assert list(log.events(0, NOON * 2)) == events != []
 
 
 def test_charts_of_hours_before_the_end_of_a_log_are_as_fine_as_they_were(tmp_path: Path) -> None:
@@ -130,8 +162,7 @@ def test_a_clock_that_is_set_back_moves_the_history_and_the_events(tmp_path: Pat
         wait_until(lambda: history.now == NOON - 881)
         samples = samples_of(log)
         assert len(samples) == 120
-        began = history.as_of(samples[-1]).interval("GPU-0", "idle")
-        assert began is not None
+        began = known(history.as_of(samples[-1]).interval("GPU-0", "idle"))
         assert began.since == pytest.approx(samples[0].time, abs=0.01)
         (came,) = log.events(0, NOON * 2)
         assert came.time == pytest.approx(samples[20].time, abs=0.01)
@@ -146,8 +177,7 @@ def test_what_is_written_later_is_read_too(tmp_path: Path) -> None:
         assert [mark.kind for mark in log.events(0, NOON * 2)] == [EventKind.CAME]
         deck = Deck(log, history)
         _, then = deck.go(NOON + 29)
-        idle = then.interval("GPU-0", "idle")
-        assert idle is not None
+        idle = known(then.interval("GPU-0", "idle"))
         assert (idle.since, idle.last) == (NOON, NOON + 29)
 
 
@@ -173,9 +203,7 @@ def test_damage_that_is_written_later_is_told_too(
         wait_until(lambda: "1 more file" in log.damage)
 
 
-def test_the_damage_of_a_part_stays_with_it_when_it_is_rotated_and_compressed(
-    tmp_path: Path,
-) -> None:
+def test_the_damage_of_a_part_stays_with_it_when_rotated_and_compressed(tmp_path: Path) -> None:
     path = write_log(tmp_path / "run.csv", resting(range(10)))
     with opened(path) as log:
         read_whole(log)
@@ -187,16 +215,12 @@ def test_the_damage_of_a_part_stays_with_it_when_it_is_rotated_and_compressed(
         write_log(path, resting(range(10, 20)), began=NOON)
         said = "has 1 damaged line, line 12;"
         wait_until(lambda: f"{old.name} {said}" in log.damage)
-        packed = tmp_path / f"{old.name}.gz"
-        packed.write_bytes(gzip.compress(old.read_bytes()))
-        old.unlink()
+        packed = pack(old)
         append(path, resting(range(20, 30)), NOON)
         wait_until(lambda: f"{packed.name} {said}" in log.damage)
 
 
-def test_a_moment_that_is_not_read_yet_is_shown_at_once_and_told_as_far_as_it_is_known(
-    tmp_path: Path,
-) -> None:
+def test_a_moment_that_is_not_read_yet_is_shown_at_once_as_far_as_known(tmp_path: Path) -> None:
     with opened(write_log(tmp_path / "run.csv", resting(range(3000)))) as log:
         history = History(conditions())
         log.read_into(history, delay=1e6)
@@ -206,20 +230,15 @@ def test_a_moment_that_is_not_read_yet_is_shown_at_once_and_told_as_far_as_it_is
         then = deck.player.history
         assert shown.time == then.now == NOON + 2000
         assert not deck.player.settled
-        idle, rest = then.interval("GPU-0", "idle"), then.process_idle(process().id)
-        assert idle is not None
-        assert rest is not None
-        assert not idle.start_observed
-        assert not rest.start_observed
+        for began in (then.interval("GPU-0", "idle"), then.process_idle(process().id)):
+            assert not known(began).start_observed
         assert then.gpu_seconds("ann") is None
         assert None not in then.gpu_series("GPU-0").buckets("memory_used", 60, 20, then.now)
 
         for one in resting(range(2001)):
             history.add(one)
         deck.sample()
-        idle = deck.player.history.interval("GPU-0", "idle")
         assert deck.player.settled
         assert deck.player.history is not then
-        assert idle is not None
-        assert idle.since == NOON
+        assert known(deck.player.history.interval("GPU-0", "idle")).since == NOON
         assert deck.player.history.gpu_seconds("ann") == 2000

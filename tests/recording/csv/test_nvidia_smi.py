@@ -12,13 +12,11 @@ import pytest
 
 from gpumon.export.as_csv import gpus_csv
 from gpumon.model.snapshot import GpuStatus, Unknown
-from gpumon.recording.csv import index
 from gpumon.recording.csv.columns import GPU_COLUMNS, column_name
 from gpumon.recording.csv.damage import Damage
 from gpumon.recording.csv.nvidia_smi import OTHER_NAMES
-from gpumon.recording.csv.recording import open_log
-from gpumon.recording.recording import RecordingError
 from tests.build import GIB, NOON, gpu, snapshot
+from tests.known import known
 from tests.recording.csv.reading import cuts, opened, rows, times_of
 
 if TYPE_CHECKING:
@@ -79,14 +77,11 @@ def test_a_log_with_units_opens(tmp_path: Path) -> None:
         assert tape.name == str(path)
         assert tape.first == pytest.approx(local("2026-11-21 15:22:34") + 0.123)
         assert len(times_of(tape)) == 2
-        read = tape.at(tape.first or 0)
-        later = tape.at((tape.first or 0) + 1.5)
-    assert read is not None
-    assert later is not None
-    first, second = read.gpus
+        read = known(tape.at(tape.first or 0))
+        later = known(tape.at((tape.first or 0) + 1.5))
+    assert (read.processes, read.processes_at) == ((), None)
     assert read.host.driver_version == "570.124.06"
-    assert read.processes == ()
-    assert read.processes_at is None
+    first, second = read.gpus
     assert (first.index, first.uuid, first.name) == (0, "GPU-5c86dad0", "NVIDIA RTX A6000")
     assert first.pci_bus_id == "00000000:41:00.0"
     assert (first.pstate, first.temperature_gpu, first.fan_speed) == (2, 63, 55)
@@ -94,18 +89,16 @@ def test_a_log_with_units_opens(tmp_path: Path) -> None:
     assert (first.memory_used, first.memory_total) == (1234 * 2**20, 49140 * 2**20)
     assert (first.power_draw, first.clock_sm, first.clock_event_reasons) == (208.36, 1545, 4)
     assert (first.ecc_mode, first.persistence_mode, first.compute_mode) == (False, True, "Default")
-    assert first.remapped_rows_pending is False
-    assert first.sampled_at == read.time
-    assert first.unknown["processes"] is Unknown.NOT_RECORDED
-    assert first.unknown["energy"] is Unknown.NOT_RECORDED
-    assert first.unknown["xid"] is Unknown.NOT_RECORDED
+    assert (first.remapped_rows_pending, first.sampled_at) == (False, read.time)
+    for name in ("processes", "energy", "xid"):
+        assert first.unknown[name] is Unknown.NOT_RECORDED, name
     assert second.unknown["fan_speed"] is Unknown.NOT_SUPPORTED
-    assert second.unknown["power_draw"] is Unknown.NO_ANSWER
-    assert second.power_draw is None
+    assert (second.power_draw, second.unknown["power_draw"]) == (None, Unknown.NO_ANSWER)
     assert (second.status, second.remapped_rows_pending) == (GpuStatus.OK, True)
-    assert later.gpus[0].utilization_gpu == 98
-    assert later.gpus[1].status is GpuStatus.RESET_REQUIRED
-    assert later.gpus[1].unknown["utilization_gpu"] is Unknown.GPU_LOST
+    first, second = later.gpus
+    assert first.utilization_gpu == 98
+    assert second.status is GpuStatus.RESET_REQUIRED
+    assert second.unknown["utilization_gpu"] is Unknown.GPU_LOST
 
 
 @pytest.mark.parametrize("quoted", [range(23), range(1, 23), (3,)], ids=["all", "rest", "one"])
@@ -113,7 +106,7 @@ def test_a_log_with_quoted_fields_opens(tmp_path: Path, quoted: Sequence[int]) -
     path = tmp_path / "gpu.csv"
     path.write_text(WITH_UNITS)
     wanted = [column.name for column in GPU_COLUMNS]
-    plain = list(rows(path, wanted, processes=False))
+    plain = list(rows(path, wanted))
     lines = [line.split(", ") for line in WITH_UNITS.splitlines()]
     path.write_text(
         "".join(
@@ -122,12 +115,11 @@ def test_a_log_with_quoted_fields_opens(tmp_path: Path, quoted: Sequence[int]) -
         )
     )
     damage = Damage()
-    assert list(rows(path, wanted, processes=False, damage=damage)) == plain
+    assert list(rows(path, wanted, damage=damage)) == plain
     assert damage == Damage()
     with opened(path) as tape:
         assert len(times_of(tape)) == 2
-        read = tape.at(NOON * 2)
-        assert read is not None
+        read = known(tape.at(NOON * 2))
         assert [card.uuid for card in read.gpus] == ["GPU-5c86dad0", "GPU-6d97ebe1"]
 
 
@@ -136,14 +128,10 @@ def test_a_log_without_units_and_with_other_names_opens(tmp_path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbf" + WITHOUT_UNITS.replace("\n", "\r\n").encode())
     with opened(path) as tape:
         assert len(times_of(tape)) == 1
-        read = tape.at(0)
-    assert read is not None
+        read = known(tape.at(0))
     first, second = read.gpus
-    assert (first.uuid, first.name, first.pci_bus_id) == (
-        "GPU-5c86dad0",
-        "Quadro RTX 6000",
-        "00000000:1A:00.0",
-    )
+    assert (first.uuid, first.name) == ("GPU-5c86dad0", "Quadro RTX 6000")
+    assert first.pci_bus_id == "00000000:1A:00.0"
     assert (first.clock_sm, first.clock_memory, first.pcie_generation) == (1545, 6800, 3)
     assert (first.memory_used, first.power_draw) == (1234 * 2**20, 208.36)
     assert second.unknown["power_draw"] is Unknown.NOT_SUPPORTED
@@ -156,91 +144,24 @@ def test_a_log_that_was_gone_on_with_repeats_its_headings(tmp_path: Path) -> Non
     other = WITHOUT_UNITS.replace("15:22:3", "15:22:5")
     path.write_text(WITH_UNITS + later + other)
     with opened(path) as tape:
-        shown = [tape.at(time_) for time_ in times_of(tape)]
-    cards = [[card.index for card in each.gpus] for each in shown if each is not None]
-    assert cards == [[0, 1]] * 5
-    last = shown[-1]
-    assert last is not None
-    assert last.gpus[0].clock_memory == 6800
-    assert len(list(rows(path, ("index",), processes=False))) == 10
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("chunk", [600, 637, 674])
-@pytest.mark.parametrize("key", ["index", "uuid", "pci.bus_id"])
-def test_cards_are_told_apart_by_what_there_is(
-    tmp_path: Path, key: str, chunk: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(index, "CHUNK", chunk)
-    names = {"index": "{}", "uuid": "GPU-{}", "pci.bus_id": "00000000:{}1:00.0"}
-    lines = [f"timestamp, {key}, utilization.gpu [%]"]
-    for second in range(60):
-        for card in range(3):
-            name = names[key].format(card)
-            at, share = f"15:22:{second:02}.{100 + 4 * card}", 10 * card + second % 10
-            lines.append(f"2026/11/21 {at}, {name}, {share} %")
-    (tmp_path / "gpu.csv").write_text("\n".join([*lines, ""]))
-    with opened(tmp_path / "gpu.csv") as tape:
-        times = times_of(tape)
-        assert len(times) == 60
-        for second, moment in enumerate(times):
-            read = tape.at(moment)
-            assert read is not None
-            assert [card.index for card in read.gpus] == [0, 1, 2]
-            assert len({card.uuid for card in read.gpus}) == 3
-            assert [card.utilization_gpu for card in read.gpus] == [
-                10 * card + second % 10 for card in range(3)
-            ]
-
-
-def test_a_log_of_one_card_needs_no_name_for_it(tmp_path: Path) -> None:
-    (tmp_path / "gpu.csv").write_text(
-        "timestamp, utilization.gpu [%], memory.used [MiB]\n"
-        "2026/11/21 15:22:34.123, 5 %, 10 MiB\n"
-        "2026/11/21 15:22:35.123, 6 %, 11 MiB\n"
-    )
-    with opened(tmp_path / "gpu.csv") as tape:
-        assert len(times_of(tape)) == 2
-        read = tape.at(0)
-    assert read is not None
-    assert [(card.index, card.uuid, card.utilization_gpu) for card in read.gpus] == [
-        (0, "GPU 0", 5)
-    ]
+        shown = [known(tape.at(time_)) for time_ in times_of(tape)]
+    assert [[card.index for card in each.gpus] for each in shown] == [[0, 1]] * 5
+    assert shown[-1].gpus[0].clock_memory == 6800
+    assert len(list(rows(path, ("index",)))) == 10
 
 
 def test_each_row_keeps_its_own_time_in_the_tables(tmp_path: Path) -> None:
     path = tmp_path / "gpu.csv"
     path.write_text(WITH_UNITS)
-    wanted = ("index", "power.draw [W]", "enforced.power.limit [W]")
-    read = list(rows(path, wanted, processes=False))
-    began = local("2026-11-21 15:22:34")
+    read = list(rows(path, ("index", "power.draw [W]", "enforced.power.limit [W]")))
     assert [row[1:] for row in read] == [
         (0, 208.36, None),
         (1, None, None),
         (0, 210.0, None),
         (1, None, None),
     ]
-    times = [float(str(row[0])) - began for row in read]
+    times = [float(str(row[0])) - local("2026-11-21 15:22:34") for row in read]
     assert times == pytest.approx([0.123, 0.127, 1.124, 1.128])
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (
-            "index, utilization.gpu [%], memory.used [MiB]\n0, 5 %, 10 MiB\n",
-            "has no column timestamp in line 1, so the times of its rows are unknown: add",
-        ),
-        ("2026/11/21 15:22:34.123, 0, 5 %, 10 MiB\n", "expected headings such as"),
-        ("Sat Nov 21 15:22:34 2026\n+----------+\n", "found 'Sat Nov 21 15:22:34 2026'"),
-    ],
-)
-def test_what_cannot_be_read_gets_a_sentence(tmp_path: Path, content: str, says: str) -> None:
-    path = tmp_path / "gpu.csv"
-    path.write_text(content)
-    with pytest.raises(RecordingError) as caught:
-        open_log(path)
-    assert says in caught.value.sentence
 
 
 @pytest.mark.slow
@@ -250,11 +171,11 @@ def test_a_last_line_that_breaks_off_is_no_row(tmp_path: Path, content: str) -> 
     path = tmp_path / "gpu.csv"
     wanted = ("index", "power.draw [W]", "temperature.gpu", "memory.used [MiB]")
     path.write_text(content)
-    whole = list(rows(path, wanted, processes=False))
+    whole = list(rows(path, wanted))
     for size in cuts(content.encode(), content.index("\n") + 1):
         path.write_text(content[:size])
         ended = content[:size].count("\n") - 1
-        assert list(rows(path, wanted, processes=False)) == whole[:ended]
+        assert list(rows(path, wanted)) == whole[:ended]
         with opened(path) as tape:
             read = tape.at(NOON * 2)
         powers = [] if read is None else [card.power_draw for card in read.gpus]
@@ -266,8 +187,7 @@ def test_a_snapshot_that_gpumon_printed_as_csv_opens(tmp_path: Path) -> None:
     path.write_text(gpus_csv(snapshot(NOON, gpu(index=0, serial="4711"), gpu(index=1))))
     with opened(path) as tape:
         assert times_of(tape) == [NOON]
-        read = tape.at(NOON)
-    assert read is not None
+        read = known(tape.at(NOON))
     assert [card.memory_used for card in read.gpus] == [GIB // 2] * 2
     assert read.gpus[0].serial == "4711"
 

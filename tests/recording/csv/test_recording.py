@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import os
 import re
 import threading
@@ -11,14 +9,13 @@ import tracemalloc
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpumon.makers.demo.source import DemoSource
 from gpumon.model.processes import Container, ProcessId, Workload
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.recording.csv import file_lines, index
@@ -34,15 +31,20 @@ from gpumon.system.system import System
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.clock import HandClock
 from tests.driver import Driver, Owner, h100, h100_mig, owners, rtx4090
+from tests.known import known
 from tests.log_headers import GPU_HEADER, PROCESS_HEADER
 from tests.nvml_source import NvmlSource
+from tests.recording.archive.archives import demo_samples
 from tests.recording.csv.reading import (
     assert_read_back,
     busy,
+    change_cells,
     lines_of,
     opened,
+    pack,
     read_whole,
     rows,
+    sample_at,
     times_of,
     wait_until,
     write_log,
@@ -50,7 +52,7 @@ from tests.recording.csv.reading import (
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from gpumon.recording.csv.columns import CsvColumn
 
@@ -92,8 +94,7 @@ def test_a_simulated_machine_reads_back_as_it_was_sampled(tmp_path: Path) -> Non
 
     with opened(tmp_path / "run.csv") as tape:
         for one in sampled[:6]:
-            read = tape.at(one.time + 0.0005)
-            assert read is not None
+            read = known(tape.at(one.time + 0.0005))
             # Between two written lists the older one holds, but for those who came and went.
             assert {each.id for each in read.processes} == {each.id for each in one.processes}
             listed = next(
@@ -101,29 +102,17 @@ def test_a_simulated_machine_reads_back_as_it_was_sampled(tmp_path: Path) -> Non
             )
             expected = replace(one, processes=listed.processes, processes_at=listed.processes_at)
             assert_read_back(read, expected)
-        last = tape.at(sampled[-1].time + 1)
-    assert last is not None
+        last = known(tape.at(sampled[-1].time + 1))
     assert last.gpus[2].status is GpuStatus.LOST
 
 
 def test_the_demo_reads_back_as_it_was_sampled(tmp_path: Path) -> None:
-    clock = HandClock()
-    source = DemoSource(clock=clock)
-    source.open()
-    sampled = []
-    for number in range(40):
-        # A list is written where the one before is 4 s old, and so at each of these.
-        clock.now = 1000.0 + 5.25 * number
-        sampled.append(source.sample())
-    source.close()
-    write_log(tmp_path / "run.csv", sampled)
-
-    with opened(tmp_path / "run.csv") as tape:
+    # A list is written where the one before is 4 s old, and so at each of these.
+    sampled = demo_samples(40, step=5.25)
+    with opened(write_log(tmp_path / "run.csv", sampled)) as tape:
         assert len(times_of(tape)) == len(sampled)
         for one in sampled:
-            read = tape.at(one.time + 0.0005)
-            assert read is not None
-            assert_read_back(read, one)
+            assert_read_back(known(tape.at(one.time + 0.0005)), one)
 
 
 def test_everything_that_is_known_of_a_process_comes_back(tmp_path: Path) -> None:
@@ -152,9 +141,7 @@ def test_everything_that_is_known_of_a_process_comes_back(tmp_path: Path) -> Non
     unseen = process(7, start_time=None, visible=False, user=None, started_at=None, gpus=(1,))
     one = snapshot(NOON, gpu(index=0), gpu(index=1), processes=(whole, unseen))
     write_log(tmp_path / "run.csv", [one])
-    with opened(tmp_path / "run.csv") as tape:
-        read = tape.at(NOON)
-    assert read is not None
+    read = sample_at(tmp_path / "run.csv")
     assert_read_back(read, one)
 
 
@@ -169,9 +156,7 @@ def test_the_same_list_is_the_same_object(tmp_path: Path) -> None:
     assert [one.processes_at for one in shown if one is not None][:5] == [*[NOON] * 4, NOON + 4]
 
 
-def test_a_card_without_processes_shows_none_and_one_without_a_list_says_so(
-    tmp_path: Path,
-) -> None:
+def test_a_card_without_processes_shows_none_and_one_without_a_list_says_so(tmp_path: Path) -> None:
     cards = (gpu(index=0), gpu(index=1, unknown={"processes": Unknown.NO_PERMISSION}))
     sampled = [
         snapshot(NOON, gpu(index=0), gpu(index=1), processes=(process(1, gpus=(0, 1)),)),
@@ -181,10 +166,7 @@ def test_a_card_without_processes_shows_none_and_one_without_a_list_says_so(
     ]
     write_log(tmp_path / "run.csv", sampled)
     with opened(tmp_path / "run.csv") as tape:
-        first, second, third = (tape.at(NOON + number) for number in range(3))
-    assert first is not None
-    assert second is not None
-    assert third is not None
+        first, second, third = (known(tape.at(NOON + number)) for number in range(3))
     assert [one.id.pid for one in first.processes] == [1]
     assert second.processes == ()
     assert "processes" not in second.gpus[0].unknown
@@ -193,14 +175,15 @@ def test_a_card_without_processes_shows_none_and_one_without_a_list_says_so(
     assert "processes" in third.gpus[0].unknown
 
 
-def test_cards_whose_other_processes_were_left_out_do_not_pretend_to_know(tmp_path: Path) -> None:
-    gpus, _ = lines_of([busy(0)])
-    (tmp_path / "run.csv").write_bytes(GPU_HEADER + gpus)
-    (tmp_path / "run.processes.csv").write_bytes(PROCESS_HEADER)
-    with opened(tmp_path / "run.csv") as tape:
-        read = tape.at(NOON)
-    assert read is not None
-    assert read.gpus[0].unknown["processes"] is Unknown.NOT_RECORDED
+def test_cards_without_a_list_do_not_pretend_to_know_it(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(0), busy(1)])
+    lists = tmp_path / "run.processes.csv"
+    lists.write_bytes(PROCESS_HEADER)
+    without_rows = sample_at(path, NOON + 1)
+    lists.unlink()
+    for shown in (without_rows, sample_at(path, NOON + 1)):
+        card = shown.gpus[0]
+        assert (card.utilization_gpu, card.unknown["processes"]) == (1, Unknown.NOT_RECORDED)
 
 
 def test_a_list_counts_only_as_long_as_it_is_fresh_and_the_cards_agree(tmp_path: Path) -> None:
@@ -224,16 +207,6 @@ def test_a_list_counts_only_as_long_as_it_is_fresh_and_the_cards_agree(tmp_path:
     assert listed == [[(1, (0, 1)), (2, (1,))], [(1, (0,))], []]
     known = [["processes" not in card.unknown for card in each.gpus] for each in shown if each]
     assert known == [[True, True], [True, True], [False, False]]
-
-
-def test_cards_without_the_processes_file_are_still_a_log(tmp_path: Path) -> None:
-    path = write_log(tmp_path / "run.csv", [busy(0), busy(1)])
-    (tmp_path / "run.processes.csv").unlink()
-    with opened(path) as tape:
-        read = tape.at(NOON + 1)
-    assert read is not None
-    assert read.gpus[0].utilization_gpu == 1
-    assert read.gpus[0].unknown["processes"] is Unknown.NOT_RECORDED
 
 
 # Ways through it
@@ -264,19 +237,6 @@ def test_a_log_that_is_being_written_grows_and_a_torn_end_waits(tmp_path: Path) 
 # What became of the files
 
 
-def packed(path: Path, ending: str) -> None:
-    """Compress a file as logrotate would."""
-    data = path.read_bytes()
-    if ending == ".gz":
-        made = gzip.compress(data)
-    else:
-        from gpumon.system.zstandard import zstd
-
-        made = zstd.compress(data)
-    path.with_name(path.name + ending).write_bytes(made)
-    path.unlink()
-
-
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("ending", [".gz", ".zst", ""])
 def test_rotated_and_packed_parts_are_one_tape(tmp_path: Path, ending: str) -> None:
@@ -287,28 +247,17 @@ def test_rotated_and_packed_parts_are_one_tape(tmp_path: Path, ending: str) -> N
             began=NOON,
         )
         if ending and name != "run":
-            packed(tmp_path / f"{name}.csv", ending)
-            packed(tmp_path / f"{name}.processes.csv", ending)
+            pack(tmp_path / f"{name}.csv", ending)
+            pack(tmp_path / f"{name}.processes.csv", ending)
     with opened(tmp_path / "run.csv") as tape:
         assert tape.first == NOON
         for second in (130, 30, 149, 220, 0):
-            read = tape.at(NOON + second)
-            assert read is not None
+            read = known(tape.at(NOON + second))
             assert read.time == NOON + second
             assert [one.id.pid for one in read.processes] == [second // 100 + 1]
         assert len(times_of(tape)) == 150
         assert tape.step(NOON + 49, 1) == NOON + 100
         assert tape.step(NOON + 200, -51) == NOON + 49
-
-
-def test_a_packed_file_that_breaks_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
-    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(300)])
-    whole = gzip.compress(path.read_bytes())
-    (tmp_path / "cut.csv.gz").write_bytes(whole[: len(whole) // 2])
-    with opened(tmp_path / "cut.csv.gz") as tape:
-        assert tape.first == NOON
-        assert tape.last is not None
-        assert NOON + 10 < tape.last < NOON + 299
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -321,14 +270,11 @@ def test_a_torn_row_in_the_middle_costs_that_row_only(tmp_path: Path) -> None:
     with opened(path) as tape:
         assert len(times_of(tape)) == 20
         for second in (0, 4, 8, 10, 19):
-            read = tape.at(NOON + second)
-            assert read is not None
+            read = known(tape.at(NOON + second))
             assert [card.utilization_gpu for card in read.gpus] == [second] * 2
 
 
-def test_a_word_of_nvidia_smi_that_another_tool_wrote_into_a_log_is_unknown(
-    tmp_path: Path,
-) -> None:
+def test_a_word_of_nvidia_smi_that_another_tool_wrote_into_a_log_is_unknown(tmp_path: Path) -> None:
     columns = GPU_HEADER.rstrip().split(b",")
     cards = lines_of([busy(0.0)])[0].splitlines(keepends=True)
     for place in range(2, len(columns)):
@@ -336,17 +282,12 @@ def test_a_word_of_nvidia_smi_that_another_tool_wrote_into_a_log_is_unknown(
         cells[place] = b"[N/A]"
         path = tmp_path / f"{place}.csv"
         path.write_bytes(GPU_HEADER + b",".join(cells) + b"\r\n" + cards[1])
-        with opened(path) as tape:
-            read = tape.at(NOON)
-            assert read is not None
-            mangled = read.gpus[0]
+        mangled = sample_at(path).gpus[0]
         values = [getattr(mangled, field) for field in mangled.__struct_fields__]
         assert not any(isinstance(value, Unknown) for value in values), columns[place]
 
 
-def test_zeros_that_a_crash_left_are_searched_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_zeros_of_a_crash_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_log(tmp_path / "run.csv", [busy(second) for second in range(10)])
     size = path.stat().st_size
     read, asked = FileLines.read, []
@@ -396,8 +337,7 @@ def test_a_huge_line_is_passed_over_without_being_held(tmp_path: Path) -> None:
             with opened(path) as tape:
                 assert len(times_of(tape)) == 20
                 for second in (0, 9, 11, 19):
-                    shown = tape.at(NOON + second)
-                    assert shown is not None
+                    shown = known(tape.at(NOON + second))
                     assert {card.utilization_gpu for card in shown.gpus} == {second}
         assert tracemalloc.get_traced_memory()[1] < huge / 5
     finally:
@@ -436,9 +376,7 @@ def test_headings_in_the_middle_count_from_there(tmp_path: Path) -> None:
     )
     with opened(path) as tape:
         assert len(times_of(tape)) == 80
-        before, after = tape.at(NOON + 19), tape.at(NOON + 3600 + 59 * 60)
-    assert before is not None
-    assert after is not None
+        before, after = (known(tape.at(NOON + second)) for second in (19, 3600 + 59 * 60))
     assert before.gpus[1].memory_used == GIB // 2
     assert (after.gpus[0].uuid, after.gpus[0].utilization_gpu) == ("GPU-0", 59)
     assert after.gpus[0].unknown["memory_used"] is Unknown.NOT_RECORDED
@@ -518,7 +456,11 @@ def test_closing_ends_the_thread_and_closes_every_file(tmp_path: Path) -> None:
         (b"\x7fELF\x02\x01\x01\0\0\0", "in line 1, found '\ufffdELF"),
         (b"2026/11/21 15:22:34.123, 0, 55 %\n", "expected headings"),
         (b"a" * 500_000, "aaa…'"),
-        (b"index, utilization.gpu [%]\n0, 5 %\n", "has no column timestamp in line 1"),
+        (
+            b"index, utilization.gpu [%]\n0, 5 %\n",
+            "has no column timestamp in line 1, so the times of its rows are unknown: add",
+        ),
+        (b"Sat Nov 21 15:22:34 2026\n+----------+\n", "found 'Sat Nov 21 15:22:34 2026'"),
         ("timestamp, index\r\n2026/11/21 15:22:34, 0\r\n".encode("utf-16"), "is in UTF-16"),
         ("timestamp, index\n2026/11/21 15:22:34, 0\n".encode("utf-16-le"), "is in UTF-16"),
         ("timestamp, index\n2026/11/21 15:22:34, 0\n".encode("utf-16-be"), "is in UTF-16"),
@@ -548,13 +490,8 @@ def test_a_log_that_is_not_there_gets_a_sentence(tmp_path: Path) -> None:
             open_log(tmp_path / name)
 
 
-GOOD = b"".join(
-    (
-        GPU_HEADER,
-        *(lines_of([busy(second) for second in range(30)])[:1]),
-    )
-)
-LISTS = PROCESS_HEADER + lines_of([busy(second) for second in range(30)])[1]
+GPU_LINES, PROCESS_LINES = lines_of([busy(second) for second in range(30)])
+GOOD, LISTS = GPU_HEADER + GPU_LINES, PROCESS_HEADER + PROCESS_LINES
 
 
 def look_through(path: Path) -> None:
@@ -571,8 +508,7 @@ def look_through(path: Path) -> None:
         assert first <= last
         assert tape.at(first) is not None
         for time_ in (0, NOON, NOON + 15, first, last):
-            read = tape.at(time_)
-            assert read is not None
+            read = known(tape.at(time_))
             assert first - 0.001 <= read.time <= last + 0.001
         times = [one.time for one in tape.between(first, last, 20)]
         assert times == sorted(set(times))
@@ -616,19 +552,24 @@ edits = st.lists(
 )
 
 
+Edit: TypeAlias = tuple[int, float, int, bytes]
+
+
+def mangled(data: bytes, edits: Iterable[Edit]) -> bytes:
+    for _, share, length, put in edits:
+        place = int(share * len(data))
+        data = data[:place] + put + data[place + length :]
+    return data
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(edits=edits)
-def test_mangled_logs_never_raise_anything_else(
-    tmp_path: Path, edits: list[tuple[int, float, int, bytes]]
-) -> None:
-    files = [GOOD, LISTS]
-    for which, share, length, put in edits:
-        place = int(share * len(files[which]))
-        files[which] = files[which][:place] + put + files[which][place + length :]
-    (tmp_path / "run.csv").write_bytes(files[0])
-    (tmp_path / "run.processes.csv").write_bytes(files[1])
+def test_mangled_logs_never_raise_anything_else(tmp_path: Path, edits: list[Edit]) -> None:
+    for which, (name, whole) in enumerate((("run.csv", GOOD), ("run.processes.csv", LISTS))):
+        of_file = (edit for edit in edits if edit[0] == which)
+        (tmp_path / name).write_bytes(mangled(whole, of_file))
     look_through(tmp_path / "run.csv")
 
 
@@ -640,15 +581,9 @@ def test_mangled_logs_never_raise_anything_else(
 @example(edits=[(0, (GOOD.index(b"12:00:26") + 14.5) / len(GOOD), 0, b"9" * 20 + b"\0")])
 # The headings are a cell to the left of their values, and all GPUs have the bus id 1.
 @example(edits=[(0, (GOOD.index(b"id,name") + 0.5) / len(GOOD), 3, b"")])
-def test_replay_and_report_are_told_the_same_of_a_mangled_log(
-    tmp_path: Path, edits: list[tuple[int, float, int, bytes]]
-) -> None:
-    mangled = GOOD
-    for _, share, length, put in edits:
-        place = int(share * len(mangled))
-        mangled = mangled[:place] + put + mangled[place + length :]
+def test_replay_and_report_read_a_mangled_log_alike(tmp_path: Path, edits: list[Edit]) -> None:
     path = tmp_path / "run.csv"
-    path.write_bytes(mangled)
+    path.write_bytes(mangled(GOOD, edits))
     subject = ("index", "uuid", "pci.bus_id")
     wanted = ("utilization.gpu [%]", "memory.used [MiB]", "memory.total [MiB]", "power.draw [W]")
     # Of a GPU that has several rows in a sample the last one counts.
@@ -666,8 +601,7 @@ def test_replay_and_report_are_told_the_same_of_a_mangled_log(
     with opened(path) as tape:
         shown = []
         for moment in times_of(tape):
-            read = tape.at(moment)
-            assert read is not None
+            read = known(tape.at(moment))
             for card in read.gpus:
                 values = (card.utilization_gpu, card.memory_used, card.memory_total)
                 shown.append((*values, card.power_draw))
@@ -692,16 +626,12 @@ def read_damage(path: Path, columns: Sequence[CsvColumn], *, processes: bool) ->
 @given(edits=edits, seconds=st.integers(0, 30))
 @example(edits=[(1, 0.0, 359, b""), (1, 0.0, 111, b"timestamp,index\n")], seconds=30)
 def test_replay_counts_the_damage_of_a_mangled_log_as_a_report_does(
-    tmp_path: Path, edits: list[tuple[int, float, int, bytes]], seconds: int
+    tmp_path: Path, edits: list[Edit], seconds: int
 ) -> None:
     path = tmp_path / "run.csv"
-    for file, whole in ((path, GOOD), (log_files(path).processes, LISTS)):
-        mangled = whole[: len(whole) * seconds // 30]
-        for which, share, length, put in edits:
-            if (which == 0) is (file is path):
-                place = int(share * len(mangled))
-                mangled = mangled[:place] + put + mangled[place + length :]
-        file.write_bytes(mangled)
+    for which, (file, whole) in enumerate(((path, GOOD), (log_files(path).processes, LISTS))):
+        of_file = (edit for edit in edits if edit[0] == which)
+        file.write_bytes(mangled(whole[: len(whole) * seconds // 30], of_file))
     expected = {
         Path(file.name): read_damage(file, columns, processes=file is not path)
         for file, columns in ((path, GPU_COLUMNS), (log_files(path).processes, PROCESS_COLUMNS))
@@ -732,13 +662,8 @@ def test_it_is_known_whether_all_of_a_log_was_looked_through(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["host.cpu [%]", "host.memory.used [MiB]", "host.load.1"])
 def test_a_machine_with_an_impossible_value_is_read_on(tmp_path: Path, name: str) -> None:
-    header, *lines = list(csv.reader(GOOD.decode().splitlines()))
-    assert name in header, header
-    header[header.index("gpumon_log")] = "version"  # So it is a log of another program.
-    place = header.index(name)
-    for cells in lines[:3]:
-        cells[place] = "9" * 400
     path = tmp_path / "run.csv"
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([header, *lines])
+    # A log of another program.
+    path.write_bytes(GOOD.replace(b"gpumon_log", b"version", 1))
+    change_cells(path, *((row, name, "9" * 400) for row in range(3)))
     look_through(path)

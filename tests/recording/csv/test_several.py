@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
-import os
 import time
-from contextlib import closing
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,7 +17,16 @@ from gpumon.recording.recorder import Recorder
 from gpumon.recording.recording import RecordingError
 from tests.build import NOON
 from tests.clock import HandClock
-from tests.recording.csv.reading import assert_read_back, read_whole, times_of, write_log
+from tests.known import known
+from tests.recording.csv.reading import (
+    assert_read_back,
+    change_cells,
+    opened,
+    pack,
+    read_whole,
+    times_of,
+    write_log,
+)
 from tests.recording.csv.several import of_host, ticks, write_several
 
 if TYPE_CHECKING:
@@ -41,17 +48,21 @@ def assert_is(tape: CsvRecording, host: str, seconds: list[int]) -> None:
     """Check that a recording has a host's samples of these seconds, and no others."""
     assert [round(time - NOON) for time in times_of(tape)] == seconds
     for second in seconds:
-        found = tape.at(NOON + second)
-        assert found is not None
+        found = known(tape.at(NOON + second))
         assert_read_back(found, as_host(host, of_host(host, second)))
+
+
+def assert_replayed(path: Path, host: str | None, seconds: list[int], name: str = "") -> None:
+    """Check that a log has a host's samples of these seconds, and no others."""
+    with opened(path, host) as tape:
+        assert_is(tape, name or host or "", seconds)
 
 
 def test_a_name_that_ends_as_another_one_is_another_host(tmp_path: Path) -> None:
     hosts = {"ann@gpu-1": range(0, 40, 2), "gpu-1": range(0, 40, 3), "1": range(0, 40, 5)}
     path = write_several(tmp_path / "run.csv", ticks(hosts, range(40)))
     for host, seconds in hosts.items():
-        with closing(open_log(path, host)) as tape:
-            assert_is(tape, host, [*seconds])
+        assert_replayed(path, host, [*seconds])
 
 
 @pytest.mark.slow
@@ -60,11 +71,10 @@ def test_a_host_that_goes_and_comes_back_has_a_gap(tmp_path: Path) -> None:
     back = {"gpu-01": LONG, "gpu-02": range(800, 900)}
     taken = [*ticks(there, range(500)), *ticks(back, range(500, 900))]
     path = write_several(tmp_path / "run.csv", taken)
-    with closing(open_log(path, "gpu-02")) as tape:
+    with opened(path, "gpu-02") as tape:
         assert_is(tape, "gpu-02", [*range(500), *range(800, 900)])
         # In the gap the last sample before it is the newest.
-        found = tape.at(NOON + 700)
-        assert found is not None
+        found = known(tape.at(NOON + 700))
         assert found.time == pytest.approx(NOON + 499)
         # The events of the whole log are those of the host.
         read_whole(tape)
@@ -73,22 +83,16 @@ def test_a_host_that_goes_and_comes_back_has_a_gap(tmp_path: Path) -> None:
 def test_a_host_that_comes_late_begins_there(tmp_path: Path) -> None:
     late = {"gpu-01": LONG, "gpu-02": range(700, 900)}
     path = write_several(tmp_path / "run.csv", ticks(late, LONG))
-    with closing(open_log(path, "gpu-02")) as tape:
-        assert_is(tape, "gpu-02", [*range(700, 900)])
+    assert_replayed(path, "gpu-02", [*range(700, 900)])
 
 
 @pytest.mark.slow
 def test_a_log_that_grows_shows_each_new_sample_of_the_host(tmp_path: Path) -> None:
     hosts = {"gpu-01": LONG, "gpu-02": range(3, 900)}
-    whole = write_several(tmp_path / "whole.csv", ticks(hosts, range(400)))
-    contents = {file: file.read_bytes() for file in tmp_path.iterdir()}
-    cards = whole.read_bytes()
-    lists = whole.with_suffix(".processes.csv").read_bytes()
-    assert len(contents) == 2
-    path = tmp_path / "run.csv"
+    path = write_several(tmp_path / "run.csv", ticks(hosts, range(400)))
+    cards = path.read_bytes()
     path.write_bytes(cards[:3000])
-    path.with_suffix(".processes.csv").write_bytes(lists)
-    with closing(open_log(path, "gpu-01")) as tape, closing(open_log(path, "gpu-01")) as other:
+    with opened(path, "gpu-01") as tape, opened(path, "gpu-01") as other:
         shown = 0
         for end in range(3000, len(cards), 40_001):
             path.write_bytes(cards[:end])
@@ -110,7 +114,7 @@ def test_a_host_that_comes_back_in_a_newer_part_is_seen_from_its_first_row(tmp_p
     row = cards.rindex(b"\n", 0, first) + 1
     for begin in (row, row - 1, row // 2):
         path.write_bytes(cards[:begin])
-        with closing(open_log(path, "gpu-02")) as tape:
+        with opened(path, "gpu-02") as tape:
             assert_is(tape, "gpu-02", [*range(5)])
             path.write_bytes(cards)
             assert_is(tape, "gpu-02", [*range(5), *range(100, 400)])
@@ -119,23 +123,21 @@ def test_a_host_that_comes_back_in_a_newer_part_is_seen_from_its_first_row(tmp_p
 @pytest.mark.slow
 def test_a_host_that_is_only_in_later_parts_or_only_in_older_ones_is_found(tmp_path: Path) -> None:
     thirds = (range(300), range(300, 600), range(600, 900))
-    hosts = ({"gpu-01", "gpu-03"}, {"gpu-01", "gpu-02"}, {"gpu-01"})
+    hosts = (["gpu-01", "gpu-03"], ["gpu-01", "gpu-02"], ["gpu-01"])
     names = ("run.part0001", "run.part0002", "run")
     for name, seconds, there in zip(names, thirds, hosts, strict=True):
-        write_several(tmp_path / f"{name}.csv", ticks(dict.fromkeys(sorted(there), LONG), seconds))
+        write_several(tmp_path / f"{name}.csv", ticks(dict.fromkeys(there, LONG), seconds))
     for old in list(tmp_path.glob("run.part0002*.csv")):
-        old.with_name(f"{old.name}.gz").write_bytes(gzip.compress(old.read_bytes()))
-        old.unlink()
+        pack(old)
     for host, seconds in (("gpu-01", LONG), ("gpu-02", thirds[1]), ("gpu-03", thirds[0])):
-        with closing(open_log(tmp_path / "run.csv", host)) as tape:
+        with opened(tmp_path / "run.csv", host) as tape:
             assert_is(tape, host, [*seconds])
             read_whole(tape)
 
 
 def test_without_a_name_the_only_host_is_shown_and_several_are_named(tmp_path: Path) -> None:
     one = write_several(tmp_path / "one.csv", ticks({"gpu-07": LONG}, range(20)))
-    with closing(open_log(one)) as tape:
-        assert_is(tape, "gpu-07", [*range(20)])
+    assert_replayed(one, None, [*range(20)], "gpu-07")
     several = write_several(tmp_path / "run.csv", ticks(ALWAYS, range(20)))
     with pytest.raises(RecordingError, match=r"has several hosts.*gpu-01, gpu-02, gpu-1\b"):
         open_log(several)
@@ -145,11 +147,10 @@ def test_without_a_name_the_only_host_is_shown_and_several_are_named(tmp_path: P
 
 def test_a_log_of_one_machine_knows_its_name_and_nvidia_smi_does_not(tmp_path: Path) -> None:
     path = write_log(tmp_path / "run.csv", [of_host("gpu-01", second) for second in range(20)])
-    with closing(open_log(path)) as tape, closing(open_log(path, "gpu-01.example")) as named:
+    with opened(path) as tape, opened(path, "gpu-01.example") as named:
         assert times_of(tape) == times_of(named)
         # Its list of processes names no host.
-        found = named.at(NOON + 10)
-        assert found is not None
+        found = known(named.at(NOON + 10))
         assert_read_back(found, of_host("gpu-01", 10))
     with pytest.raises(RecordingError, match=r"no sample of box: it has gpu-01\.example\."):
         open_log(path, "box")
@@ -163,27 +164,23 @@ def test_damage_to_one_host_leaves_the_others_whole(tmp_path: Path) -> None:
             lines[number] = (line[:-3], line.replace(b",", b"\0"), b"", b"\xff" * 99)[number % 4]
     path.write_bytes(b"\n".join(lines))
     for host in ("gpu-01", "gpu-1"):
-        with closing(open_log(path, host)) as tape:
-            assert_is(tape, host, [*range(60)])
-    with closing(open_log(path, "gpu-02")) as tape:
+        assert_replayed(path, host, [*range(60)])
+    with opened(path, "gpu-02") as tape:
         assert times_of(tape)
         read_whole(tape)
 
 
 def test_the_damage_of_a_host_is_told_with_its_lines(tmp_path: Path) -> None:
     path = write_several(tmp_path / "run.csv", ticks(ALWAYS, range(60)))
-    lines = path.read_bytes().split(b"\n")
-    memory = lines[0].split(b",").index(b"memory.used [MiB]")
+    lines = path.read_bytes().splitlines()
     of_second = [place for place, line in enumerate(lines) if line.endswith(b",gpu-02")]
-    for place, cell in ((of_second[20], b"x"), (of_second[30], b"x"), (of_second[40], b"-5")):
-        cells = lines[place].split(b",")
-        cells[memory] = cell
-        lines[place] = b",".join(cells)
-    path.write_bytes(b"\n".join(lines))
-    with closing(open_log(path, "gpu-01")) as tape:
+    wrong = {20: "x", 30: "x", 40: "-5"}
+    memory = "memory.used [MiB]"
+    change_cells(path, *((of_second[at] - 1, memory, cell) for at, cell in wrong.items()))
+    with opened(path, "gpu-01") as tape:
         read_whole(tape)
         assert tape.damage == ""
-    with closing(open_log(path, "gpu-02")) as tape:
+    with opened(path, "gpu-02") as tape:
         read_whole(tape)
         assert f"run.csv has 2 damaged lines, the first is line {of_second[20] + 1};" in tape.damage
         assert "run.csv has 1 line with values that no GPU can have" in tape.damage
@@ -194,11 +191,7 @@ def test_the_damage_of_a_host_is_told_with_its_lines(tmp_path: Path) -> None:
 
 def lines_by_host(path: Path) -> dict[str, int]:
     """The number of rows of each host."""
-    found: dict[str, int] = {}
-    for line in path.read_text().splitlines()[1:]:
-        host = line.rpartition(",")[2]
-        found[host] = found.get(host, 0) + 1
-    return found
+    return Counter(line.rpartition(",")[2] for line in path.read_text().splitlines()[1:])
 
 
 def record(path: Path, seconds: range, *, several: bool = True, rotate: int | None = None) -> None:
@@ -252,8 +245,7 @@ def test_a_log_of_one_machine_is_moved_aside_before_several_are_logged(tmp_path:
     assert path.read_bytes().startswith(ONE_MACHINE.gpu_header)
     with pytest.raises(RecordingError, match=r"several hosts.*ada\.example, gpu-01"):
         open_log(path)
-    with closing(open_log(path, "gpu-02")) as tape:
-        assert_is(tape, "gpu-02", [3, 4, 5])
+    assert_replayed(path, "gpu-02", [3, 4, 5])
 
 
 def test_each_rotated_part_has_whole_samples_and_the_lists_of_all_hosts(tmp_path: Path) -> None:
@@ -266,14 +258,4 @@ def test_each_rotated_part_has_whole_samples_and_the_lists_of_all_hosts(tmp_path
         if lines_by_host(part):
             lists = log_files(part).processes
             assert lines_by_host(lists).keys() == ALWAYS.keys()
-    with closing(open_log(tmp_path / "run.csv", "gpu-1")) as tape:
-        assert_is(tape, "gpu-1", [*range(200)])
-
-
-def test_nobody_else_may_read_it(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        record(tmp_path / "run.csv", range(1))
-    finally:
-        os.umask(before)
-    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
+    assert_replayed(tmp_path / "run.csv", "gpu-1", [*range(200)])

@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
@@ -17,21 +16,23 @@ import pytest
 from gpumon.host import kernel_watcher
 from gpumon.makers.nvidia.library import c_function, load_library
 from gpumon.makers.nvidia.xids import THREAD
-from gpumon.makers.source import CallGivenUpError
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.system.system import System
 from tests.clock import HandClock
-from tests.driver import Card, Driver, Faults, Model, Owner
-from tests.known import known
+from tests.driver import Card, Driver, Model, Owner
+from tests.driver.layout import FUNCTION_IDS
+from tests.makers.hanging import Hanging, wait_until
 from tests.nvml_source import NvmlSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from gpumon.makers.source import Call
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, Snapshot
+
+
+PCIE_THROUGHPUT = "nvmlDeviceGetPcieThroughput"
 
 
 class Code(IntEnum):
@@ -142,14 +143,6 @@ Function = Callable[..., int]
 Furnish = Callable[..., Room]
 
 
-def wait_until(true: Callable[[], object]) -> None:
-    """Wait until something is so that a thread does."""
-    deadline = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.001)
-
-
 def replace_function(room: Room, name: str, function: Function) -> Function:
     """Put a function between the source and the driver's of that name, which is returned."""
     replaced = c_function(name)
@@ -158,61 +151,30 @@ def replace_function(room: Room, name: str, function: Function) -> Function:
     return replaced
 
 
-class Hanging:
-    """A thread that hangs in a call of the source.
-
-    Args:
-        source: Whose.
-        work: What the thread does.
-        faults: The card, or the system, whose function hangs.
-        function: The function.
-        gpu: The GPU that the call is about.
-    """
+class BlockingClock(HandClock):
+    """Moves with every call that blocks, which itself takes no time here."""
 
     def __init__(
-        self,
-        source: NvmlSource,
-        work: Callable[[], object],
-        faults: Faults,
-        function: str,
-        gpu: str | None,
+        self, cards: list[Card], function: str = PCIE_THROUGHPUT, seconds: float = 0.020
     ) -> None:
-        self._work, self._faults = work, faults
-        self.ended_by: BaseException | None = None
-        faults.hang(function)
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-        seen: list[Call | None] = []
+        super().__init__()
+        for card in cards:
+            card.latency(function, 0)
+        self._rows = [card._rows[FUNCTION_IDS[function]] for card in cards]
+        self._seconds = seconds
 
-        def hangs() -> bool:
-            call = source.current_call
-            seen[:] = [call]
-            return call is not None and (call.gpu_uuid, call.function) == (gpu, function)
+    def blocked(self) -> int:
+        return sum(row.calls for row in self._rows)
 
-        wait_until(hangs)
-        self.call = known(seen[0])
-
-    def _run(self) -> None:
-        try:
-            self._work()
-        except CallGivenUpError as given_up:
-            self.ended_by = given_up
-
-    def goes_on(self) -> None:
-        """The call returns, and the thread ends."""
-        self._faults.release()
-        self.thread.join(60)
-        assert not self.thread.is_alive()
-
-    def ends(self) -> None:
-        """The call returns, and the thread ends since it was given up."""
-        self.goes_on()
-        assert isinstance(self.ended_by, CallGivenUpError)
+    def monotonic(self) -> float:
+        return self.now + self._seconds * self.blocked()
 
 
 def sampling(room: Room, card: Card, function: str = "nvmlDeviceGetPowerUsage") -> Hanging:
     """A sample that hangs in a call about a card."""
-    return Hanging(room.sources[0], room.sources[0].sample, card, function, card.uuid)
+    card.hang(function)
+    source = room.sources[0]
+    return Hanging(source, source.sample, card.uuid, function, card.release)
 
 
 def kernel_thread() -> threading.Thread | None:
@@ -284,6 +246,18 @@ def opened(furnish: Furnish) -> Furnish:
     ) -> Room:
         room = furnish(*models, **more)
         room.open(selection, profiled=profiled)
+        return room
+
+    return make
+
+
+@pytest.fixture
+def sampled(opened: Furnish) -> Furnish:
+    """Makes a room as `opened` does, of which one sample was taken."""
+
+    def make(*models: Model, **more: Any) -> Room:
+        room = opened(*models, **more)
+        room.sample()
         return room
 
     return make

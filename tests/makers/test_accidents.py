@@ -13,7 +13,8 @@ from gpumon.model.accidents import ACCIDENT_SECONDS, Accident, AccidentKind
 from gpumon.model.processes import CgroupMemory
 from gpumon.model.selection import GpuSelection
 from tests.driver import GIB, Owner, h100
-from tests.makers.nvml_room import Furnish, kernel_thread, wait_until
+from tests.makers.hanging import wait_until
+from tests.makers.nvml_room import Furnish, kernel_thread
 from tests.makers.test_xids import line
 
 if TYPE_CHECKING:
@@ -34,9 +35,7 @@ def until(room: Room, true: Callable[[Snapshot], object] = has_accidents) -> Sna
 
 
 @pytest.mark.slow
-def test_the_kernel_log_is_in_the_snapshots_with_its_own_times_for_ten_minutes(
-    furnish: Furnish,
-) -> None:
+def test_the_kernel_log_is_in_snapshots_at_its_own_times_for_ten_minutes(furnish: Furnish) -> None:
     room = furnish(h100(), h100())
     card = room.driver.cards[1]
     room.write_log(

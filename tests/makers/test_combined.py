@@ -23,7 +23,7 @@ from gpumon.system.system import System
 from tests.build import gpu
 from tests.clock import HandClock
 from tests.known import known
-from tests.makers.nvml_room import wait_until
+from tests.makers.hanging import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -198,9 +198,7 @@ def test_a_lost_gpu_has_no_process_however_the_clock_stood(seconds: float, part:
 
 
 @given(times)
-def test_the_energy_counter_agrees_with_the_power_and_temperature_has_inertia(
-    seconds: float,
-) -> None:
+def test_energy_agrees_with_the_power_and_temperature_has_inertia(seconds: float) -> None:
     demo = Demo()
     before = demo.at(seconds - 1)
     for new in working(demo.at(seconds)):

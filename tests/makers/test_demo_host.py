@@ -418,9 +418,7 @@ def forbid(name: str) -> object:
     return refuse
 
 
-def test_ending_everything_signals_no_real_process(
-    demo: Demo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ending_all_signals_no_real_process(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
     for module, names in (
         (os, ("kill", "killpg", "pidfd_open", "system")),
         (signal, ("pidfd_send_signal", "pthread_kill", "raise_signal")),
@@ -504,9 +502,7 @@ def test_it_may_be_signalled_while_it_is_sampled(demo: Demo) -> None:
     )
 
 
-def test_the_story_changes_only_while_it_is_locked(
-    demo: Demo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_story_changes_only_under_its_lock(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
     world = demo.source.backend.world
     change, locked = world.change, []
 

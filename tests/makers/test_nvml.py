@@ -36,18 +36,20 @@ from tests.driver import (
     settle,
     v100,
 )
-from tests.driver.layout import FUNCTION_IDS
 from tests.known import known
-from tests.makers.nvml_room import Code, Furnish, Room, join_watchers
+from tests.makers.nvml_room import (
+    PCIE_THROUGHPUT,
+    BlockingClock,
+    Code,
+    Furnish,
+    Room,
+    join_watchers,
+)
 from tests.nvml_source import NvmlSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from tests.driver import Card as SimulatedCard
-
-
-PCIE = "nvmlDeviceGetPcieThroughput"
 
 RENAMED: dict[str, tuple[str, float]] = {
     "temperature_gpu": ("temperature", 1),
@@ -145,7 +147,7 @@ def test_the_first_sample_holds_all_that_does_not_make_it_wait(
         expected, value = room.card.get(metric), getattr(gpu, field)
         assert value == (None if expected is None else pytest.approx(expected * unit)), field
         assert (field in gpu.unknown) == (value is None), field
-    assert room.calls(PCIE) == 0
+    assert room.calls(PCIE_THROUGHPUT) == 0
 
 
 def test_garbage_is_not_looked_for_in_what_a_sample_leaves(opened: Furnish) -> None:
@@ -260,9 +262,7 @@ def test_fast_values_are_read_at_every_sample(opened: Furnish) -> None:
         assert room.gpu().power_draw == watts
 
 
-def test_what_the_dashboard_does_not_show_is_read_once_a_second_unless_somebody_keeps_it(
-    opened: Furnish,
-) -> None:
+def test_what_nobody_shows_is_read_once_a_second_unless_somebody_keeps_it(opened: Furnish) -> None:
     room = opened(h100())
     kept = []
     for sample in range(21):
@@ -271,36 +271,31 @@ def test_what_the_dashboard_does_not_show_is_read_once_a_second_unless_somebody_
     assert kept == [0.0] * 10 + [10.0] * 8 + [18.0, 19.0, 20.0]
 
 
-def test_slow_values_follow_within_their_period(opened: Furnish) -> None:
-    room = opened(*[h100()] * 8)
-    room.sample()
+@pytest.mark.parametrize(
+    ("metric", "value", "field", "expected", "samples"),
+    [
+        ("power_limit_enforced", 500_000, "power_limit", 500.0, 21),
+        ("temperature_memory", 71, "temperature_memory", 71, 21),
+        ("persistence_mode", 0, "persistence_mode", False, 101),
+    ],
+)
+def test_slow_values_follow_within_their_period(
+    sampled: Furnish, metric: str, value: int, field: str, expected: object, samples: int
+) -> None:
+    room = sampled(*[h100()] * 8)
     for card in room.driver.cards:
-        card.power_limit_enforced = 500_000
-        card.temperature_memory = 71
-    snapshot = room.samples(21)
-    assert {gpu.power_limit for gpu in snapshot.gpus} == {500.0}
-    assert {gpu.temperature_memory for gpu in snapshot.gpus} == {71}
-
-
-def test_modes_follow_within_ten_seconds_and_are_asked_no_more_often(opened: Furnish) -> None:
-    room = opened(*[h100()] * 8)
-    room.sample()
-    for card in room.driver.cards:
-        card.persistence_mode = 0
+        setattr(card, metric, value)
     before = room.calls("nvmlDeviceGetPersistenceMode")
-    snapshot = room.samples(101)
-    assert {gpu.persistence_mode for gpu in snapshot.gpus} == {False}
-    assert room.calls("nvmlDeviceGetPersistenceMode") - before <= 2 * 8
+    assert {getattr(gpu, field) for gpu in room.samples(samples).gpus} == {expected}
+    assert room.calls("nvmlDeviceGetPersistenceMode") - before <= 2 * 8, "a mode hardly changes"
 
 
-def test_a_mode_that_was_not_told_is_asked_for_again_soon(opened: Furnish) -> None:
-    room = opened(h100())
-    card = room.card
-    room.sample()
-    card.persistence_mode = 0
-    card.fail("nvmlDeviceGetPersistenceMode", Code.UNKNOWN)
+def test_a_mode_that_was_not_told_is_asked_for_again_soon(sampled: Furnish) -> None:
+    room = sampled(h100())
+    room.card.persistence_mode = 0
+    room.card.fail("nvmlDeviceGetPersistenceMode", Code.UNKNOWN)
     room.samples(120)
-    card.heal()
+    room.card.heal()
     assert room.gpu(7.0).persistence_mode is False
 
 
@@ -321,21 +316,20 @@ def test_slow_questions_are_spread_over_the_samples(opened: Furnish) -> None:
     assert max(counts) <= 4
 
 
-def test_processes_are_listed_once_a_second(opened: Furnish) -> None:
+@pytest.mark.parametrize(
+    ("samples", "seconds", "lists"),
+    [pytest.param(31, 0.1, 4, id="once a second"), pytest.param(6, 1.0, 6, id="at slower samples")],
+)
+def test_how_often_processes_are_listed(
+    opened: Furnish, samples: int, seconds: float, lists: int
+) -> None:
     room = opened(h100())
-    room.samples(31)
-    assert 3 <= room.calls("nvmlDeviceGetComputeRunningProcesses_v3") <= 4
+    room.samples(samples, seconds)
+    assert room.calls("nvmlDeviceGetComputeRunningProcesses_v3") == lists
 
 
-def test_processes_are_listed_at_every_sample_that_is_slower(opened: Furnish) -> None:
-    room = opened(h100())
-    room.samples(6, seconds=1.0)
-    assert room.calls("nvmlDeviceGetComputeRunningProcesses_v3") == 6
-
-
-def test_fields_are_read_in_one_call_a_sample(opened: Furnish) -> None:
-    room = opened(h100())
-    room.sample()
+def test_fields_are_read_in_one_call_a_sample(sampled: Furnish) -> None:
+    room = sampled(h100())
     before = room.calls("nvmlDeviceGetFieldValues")
     room.samples(4, seconds=0.01)
     assert room.calls("nvmlDeviceGetFieldValues") - before == 4
@@ -373,29 +367,8 @@ class _NoLibrary:
     reader = prepared
 
 
-class BlockingClock(HandClock):
-    """Moves with every call that blocks, which itself takes no time here."""
-
-    def __init__(
-        self, cards: list[SimulatedCard], function: str = PCIE, seconds: float = 0.020
-    ) -> None:
-        super().__init__()
-        for card in cards:
-            card.latency(function, 0)
-        self._rows = [card._rows[FUNCTION_IDS[function]] for card in cards]
-        self._seconds = seconds
-
-    def blocked(self) -> int:
-        return sum(row.calls for row in self._rows)
-
-    def monotonic(self) -> float:
-        return self.now + self._seconds * self.blocked()
-
-
 @pytest.mark.parametrize("cards", [1, 2, 8])
-def test_ten_samples_a_second_hold_though_pcie_throughput_blocks(
-    furnish: Furnish, cards: int
-) -> None:
+def test_ten_samples_a_second_hold_though_pcie_calls_block(furnish: Furnish, cards: int) -> None:
     room = furnish(*(a100(pcie_rx=2_000, pcie_tx=1_000) for _ in range(cards)))
     clock = room.clock = BlockingClock(room.driver.cards)
     source = room.open()
@@ -462,7 +435,7 @@ def test_pcie_traffic_comes_from_counters_that_do_not_block(opened: Furnish) -> 
     gpu = room.gpu(4.0)
     assert (gpu.pcie_rx, gpu.pcie_tx) == pytest.approx((3_000_000, 500_000))
     assert "pcie_rx" not in gpu.unknown
-    assert room.calls(PCIE) == 0
+    assert room.calls(PCIE_THROUGHPUT) == 0
 
 
 def test_a_counter_of_four_bytes_is_no_measure_of_traffic() -> None:
@@ -476,10 +449,9 @@ def test_a_counter_of_four_bytes_is_no_measure_of_traffic() -> None:
 
 @pytest.mark.parametrize("model", [h100, b200], ids=["NVLink 4", "NVLink 5"])
 def test_nvlink_traffic_is_the_difference_of_two_counters(
-    opened: Furnish, model: Callable[..., Model]
+    sampled: Furnish, model: Callable[..., Model]
 ) -> None:
-    room = opened(model(nvlink_rx=8_192, nvlink_tx=1_024))
-    room.sample()
+    room = sampled(model(nvlink_rx=8_192, nvlink_tx=1_024))
     room.sample(2.1)
     room.driver.set_clock(12.0)
     gpu = room.gpu(2.0)
@@ -620,7 +592,7 @@ def test_time_inside_the_driver_is_counted(furnish: Furnish) -> None:
     for _ in range(9):
         room.clock.now += 0.1
         source.sample()
-    blocked = room.calls(PCIE)
+    blocked = room.calls(PCIE_THROUGHPUT)
     assert blocked
     assert source.driver_seconds == pytest.approx(0.020 * blocked)
 
@@ -659,9 +631,7 @@ print(bool(missing), still_missing == missing, starved, LATER - sys.modules.keys
 """
 
 
-def test_a_lack_of_files_ends_no_sampling_and_what_needs_one_is_tried_again(
-    furnish: Furnish,
-) -> None:
+def test_a_lack_of_files_ends_no_sampling_and_who_needs_one_tries_again(furnish: Furnish) -> None:
     assert output(furnish(h100(), h100()), _STARVED) == "True True [2, 2, 2] set()\n"
 
 

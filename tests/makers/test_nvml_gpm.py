@@ -211,9 +211,7 @@ def test_instances_are_read_where_the_gpu_as_a_whole_refuses(profiled: Furnish) 
     assert later(room, times=2).mig[1].sm_active == 10
 
 
-def test_instances_that_refuse_have_no_values_and_are_asked_less_and_less_often(
-    profiled: Furnish,
-) -> None:
+def test_instances_that_refuse_have_no_values_and_are_asked_less_often(profiled: Furnish) -> None:
     room = profiled(h100_mig(sm_active=40))
     assert later(room, times=3).mig[0].sm_active == 0
     room.card.fail(MIG_SAMPLE, Code.NO_PERMISSION)

@@ -53,9 +53,8 @@ def test_the_last_card_that_goes_leaves_a_word(
     assert (snapshot.trouble, len(snapshot.gpus)) == (None, 1)
 
 
-def test_what_is_known_of_a_card_stays_with_it_when_its_index_changes(opened: Furnish) -> None:
-    room = opened(h100(), a100(power_limit_enforced=333_000))
-    room.sample()
+def test_what_is_known_of_a_card_stays_with_it_when_its_index_changes(sampled: Furnish) -> None:
+    room = sampled(h100(), a100(power_limit_enforced=333_000))
     uuid = room.driver.cards[1].uuid
     room.driver.remove_card(0)
     room.sample()
@@ -63,11 +62,8 @@ def test_what_is_known_of_a_card_stays_with_it_when_its_index_changes(opened: Fu
     assert (gpu.uuid, gpu.index, gpu.power_limit) == (uuid, 0, 333.0)
 
 
-def test_a_card_that_fails_in_the_place_of_one_that_went_is_not_that_one(
-    opened: Furnish,
-) -> None:
-    room = opened(h100(), h100(), h100())
-    room.sample()
+def test_a_card_that_fails_in_the_place_of_one_that_went_is_not_that_one(sampled: Furnish) -> None:
+    room = sampled(h100(), h100(), h100())
     room.driver.remove_card(0)
     room.card.fail("nvmlDeviceGetHandleByIndex_v2", Code.UNKNOWN)
     failing, sound = room.sample(2.1).gpus
@@ -187,9 +183,7 @@ def test_a_card_that_falls_asleep_is_left_alone_and_remembered(furnish: Furnish)
     assert "power_draw" not in gpu.unknown
 
 
-def test_a_sleeping_card_that_was_seen_awake_keeps_its_uuid_over_a_reload(
-    furnish: Furnish,
-) -> None:
+def test_a_sleeping_card_that_was_seen_awake_keeps_its_uuid_over_a_reload(furnish: Furnish) -> None:
     room = furnish(rtx4090())
     bus = Bus(room, "active")
     room.open()
@@ -265,9 +259,7 @@ def test_an_instance_without_details_is_still_there(opened: Furnish) -> None:
         *((code, 3) for code in (Code.NOT_SUPPORTED, Code.NO_PERMISSION)),  # Once for each.
     ],
 )
-def test_details_of_an_instance_that_fail_are_asked_again(
-    opened: Furnish, code: int, calls: int
-) -> None:
+def test_details_that_fail_are_asked_again(opened: Furnish, code: int, calls: int) -> None:
     room = opened(h100_mig(), failing={INSTANCE_ID: code})
     gpu = room.samples(4, seconds=2.1).gpus[0]
     assert [instance.gpu_instance for instance in gpu.mig] == [None] * 3
@@ -297,9 +289,7 @@ def test_a_card_without_instances_yet_has_none(opened: Furnish) -> None:
     "code", [Code.UNKNOWN, Code.IN_USE, Code.MEMORY, Code.RESOURCES, Code.NOT_READY]
 )
 @pytest.mark.parametrize("function", [INSTANCE, "nvmlDeviceGetUUID"])
-def test_an_instance_that_fails_for_a_moment_stays(
-    opened: Furnish, function: str, code: int
-) -> None:
+def test_instances_that_fail_for_a_moment_stay(opened: Furnish, function: str, code: int) -> None:
     room = opened(h100_mig())
     before = room.gpu().mig
     room.card.fail(function, code)
@@ -307,16 +297,14 @@ def test_an_instance_that_fails_for_a_moment_stays(
     assert (gpu.mig, gpu.status) == (before, GpuStatus.OK)
 
 
-def test_a_card_that_is_lost_while_its_instances_are_listed_is_lost(opened: Furnish) -> None:
-    room = opened(h100_mig(), h100())
-    room.sample()
+def test_a_card_that_is_lost_while_its_instances_are_listed_is_lost(sampled: Furnish) -> None:
+    room = sampled(h100_mig(), h100())
     room.card.fail(INSTANCE, Code.LOST)
     assert room.gpu(2.1).status is GpuStatus.LOST
 
 
-def test_a_driver_that_goes_while_instances_are_listed_is_trouble(opened: Furnish) -> None:
-    room = opened(h100_mig())
-    room.sample()
+def test_a_driver_that_goes_while_instances_are_listed_is_trouble(sampled: Furnish) -> None:
+    room = sampled(h100_mig())
     room.card.fail(INSTANCE, Code.NOT_LOADED)
     assert room.sample(2.1).trouble is not None
 
@@ -373,9 +361,7 @@ def test_memory_of_a_process_that_is_unknown_makes_the_sum_unknown(opened: Furni
         (Code.NO_PERMISSION, Unknown.NO_PERMISSION),
     ],
 )
-def test_memory_of_processes_nobody_lists_is_unknown(
-    opened: Furnish, code: int, reason: Unknown
-) -> None:
+def test_memory_that_nobody_lists_is_unknown(opened: Furnish, code: int, reason: Unknown) -> None:
     lists = [f"nvmlDeviceGetComputeRunningProcesses{version}" for version in ("_v3", "_v2", "")]
     gpu = unified(opened(gb10(), failing=dict.fromkeys(lists, code)))
     assert (gpu.memory_used, gpu.unknown["memory_used"]) == (None, reason)
@@ -404,9 +390,7 @@ def test_a_chip_that_tells_what_it_is_later_is_unified_then(opened: Furnish) -> 
     assert room.samples(15, seconds=1.0).gpus[0].memory_unified is True
 
 
-def test_the_memory_of_a_unified_chip_stays_while_the_driver_refuses_it_again(
-    opened: Furnish,
-) -> None:
+def test_the_memory_of_a_unified_chip_stays_while_the_driver_refuses_again(opened: Furnish) -> None:
     room = opened(gb10(), owners=[Owner(4_000_001, memory=GIB)])
     unified(room)
     before = room.calls("nvmlDeviceGetMemoryInfo_v2")

@@ -19,16 +19,15 @@ from gpumon.model.snapshot import GpuStatus
 from gpumon.system.system import SystemClock
 from tests.absent import ABSENT
 from tests.driver import FUNCTIONS, GIB, Driver, Owner, h100
+from tests.makers.hanging import Hanging, wait_until
 from tests.makers.nvml_room import (
     Code,
     Furnish,
-    Hanging,
     Room,
     join_watchers,
     replace_function,
     sample_elsewhere,
     sampling,
-    wait_until,
 )
 from tests.nvml_source import NvmlSource
 
@@ -37,10 +36,9 @@ if TYPE_CHECKING:
 
     from tests.driver import Model
 
-    WaitForXids = Callable[..., tuple[Room, "Waiting"]]
+    Listening = Callable[..., tuple[Room, "Waiting"]]
 
 POWER = "nvmlDeviceGetPowerUsage"
-DEADLINE = 60.0
 
 
 def test_a_missing_function_is_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,7 +153,9 @@ def test_a_card_that_is_given_up_is_left_alone_until_its_call_returns(opened: Fu
 def test_a_start_that_is_given_up_is_gone_on_with(furnish: Furnish, function: str) -> None:
     room = furnish(h100(), h100(), h100())
     source = room.new_source()
-    hanging = Hanging(source, source.open, room.driver.cards[1], function, "index-1")
+    card = room.driver.cards[1]
+    card.hang(function)
+    hanging = Hanging(source, source.open, "index-1", function, card.release)
     assert source.give_up(hanging.call)
     source.open()
     statuses = [gpu.status for gpu in room.sample().gpus]
@@ -188,7 +188,9 @@ def test_a_call_that_asks_no_card_is_not_given_up(opened: Furnish) -> None:
     room = opened(h100())
     (source,) = room.sources
     room.clock.now += 5
-    hanging = Hanging(source, source.sample, room.driver.system, "nvmlDeviceGetCount_v2", None)
+    system, function = room.driver.system, "nvmlDeviceGetCount_v2"
+    system.hang(function)
+    hanging = Hanging(source, source.sample, None, function, system.release)
     assert not source.give_up(hanging.call)
     hanging.goes_on()
     assert room.gpu().status is GpuStatus.OK
@@ -197,7 +199,8 @@ def test_a_call_that_asks_no_card_is_not_given_up(opened: Furnish) -> None:
 def test_a_hanging_start_names_the_call(furnish: Furnish) -> None:
     room = furnish(h100())
     source = room.new_source()
-    Hanging(source, source.open, room.driver.system, "nvmlInit_v2", None).goes_on()
+    room.driver.system.hang("nvmlInit_v2")
+    Hanging(source, source.open, None, "nvmlInit_v2", room.driver.system.release).goes_on()
     assert room.sample().gpus
 
 
@@ -319,7 +322,7 @@ class Waiting:
 
 
 @pytest.fixture
-def wait_for_xids(furnish: Furnish) -> Iterator[Callable[..., tuple[Room, Waiting]]]:
+def listening(furnish: Furnish) -> Iterator[Callable[..., tuple[Room, Waiting]]]:
     """Waits for the XIDs of so many GPUs."""
     running: list[Waiting] = []
 
@@ -341,8 +344,8 @@ def wait_for_xids(furnish: Furnish) -> Iterator[Callable[..., tuple[Room, Waitin
         pynvml.nvmlShutdown()
 
 
-def test_a_lost_card_leaves_the_xids_of_the_others_at_once(wait_for_xids: WaitForXids) -> None:
-    room, waiting = wait_for_xids(2)
+def test_a_lost_card_leaves_the_xids_of_the_others_at_once(listening: Listening) -> None:
+    room, waiting = listening(2)
     room.card.lost = True
     room.until_registered(4)
     room.driver.cards[1].xid(48)
@@ -350,17 +353,17 @@ def test_a_lost_card_leaves_the_xids_of_the_others_at_once(wait_for_xids: WaitFo
     assert not waiting.pauses
 
 
-def test_lost_cards_alone_are_not_waited_for_in_a_hurry(wait_for_xids: WaitForXids) -> None:
-    room, waiting = wait_for_xids()
+def test_lost_cards_alone_are_not_waited_for_in_a_hurry(listening: Listening) -> None:
+    room, waiting = listening()
     room.card.lost = True
     wait_until(lambda: len(waiting.pauses) >= 2)
     assert room.calls("nvmlDeviceRegisterEvents") == 2
 
 
 def test_a_lost_card_that_cannot_be_left_out_is_not_waited_for_in_a_hurry(
-    wait_for_xids: WaitForXids,
+    listening: Listening,
 ) -> None:
-    room, waiting = wait_for_xids()
+    room, waiting = listening()
     room.driver.system.fail("nvmlEventSetWait_v2", Code.LOST)
     wait_until(lambda: len(waiting.pauses) >= 2)
     registered = room.calls("nvmlDeviceRegisterEvents")
@@ -368,9 +371,9 @@ def test_a_lost_card_that_cannot_be_left_out_is_not_waited_for_in_a_hurry(
 
 
 def test_a_driver_that_refuses_to_be_waited_for_is_not_asked_in_a_hurry(
-    wait_for_xids: WaitForXids,
+    listening: Listening,
 ) -> None:
-    room, waiting = wait_for_xids(longest=0.1)
+    room, waiting = listening(longest=0.1)
     pauses = waiting.pauses
     room.driver.system.fail("nvmlEventSetWait_v2", Code.UNKNOWN)
     waits = room.calls("nvmlEventSetWait_v2")
@@ -387,10 +390,8 @@ def test_a_driver_that_refuses_to_be_waited_for_is_not_asked_in_a_hurry(
     wait_until(is_told)
 
 
-def test_a_driver_that_has_no_set_of_events_is_not_asked_for_one_in_a_hurry(
-    wait_for_xids: WaitForXids,
-) -> None:
-    room, waiting = wait_for_xids(longest=0.1)
+def test_a_driver_without_a_set_of_events_is_not_asked_in_a_hurry(listening: Listening) -> None:
+    room, waiting = listening(longest=0.1)
     pauses = waiting.pauses
     sets = room.calls("nvmlEventSetCreate")
     room.driver.system.fail("nvmlEventSetCreate", Code.MEMORY)
@@ -410,11 +411,10 @@ def test_a_card_without_xids_is_no_trouble(registered: Furnish) -> None:
 
 
 def test_a_card_that_refuses_events_at_first_is_heard_later(
-    opened: Furnish, monkeypatch: pytest.MonkeyPatch
+    sampled: Furnish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(xids, "pause_after", lambda *_, **__: 0.0)
-    room = opened(h100(), h100(), failing={"nvmlDeviceRegisterEvents": Code.NOT_SUPPORTED})
-    room.sample()
+    room = sampled(h100(), h100(), failing={"nvmlDeviceRegisterEvents": Code.NOT_SUPPORTED})
     wait_until(lambda: room.card.times("nvmlDeviceRegisterEvents") >= 2)
     room.card.heal()
 
@@ -426,7 +426,7 @@ def test_a_card_that_refuses_events_at_first_is_heard_later(
 
 
 def test_a_driver_that_has_no_room_for_the_waiting_thread_is_asked_again(
-    wait_for_xids: WaitForXids,
+    listening: Listening,
 ) -> None:
     refused: list[int] = []
 
@@ -437,14 +437,12 @@ def test_a_driver_that_has_no_room_for_the_waiting_thread_is_asked_again(
 
         init = replace_function(room, "nvmlInit_v2", first_refused)
 
-    _, waiting = wait_for_xids(longest=0.01, before=refuse)
+    _, waiting = listening(longest=0.01, before=refuse)
     assert len(refused) == 2
     assert waiting.pauses == [5.0]
 
 
-def test_a_driver_that_hangs_while_it_is_waited_for_does_not_keep_anybody(
-    registered: Furnish,
-) -> None:
+def test_a_driver_that_hangs_while_it_is_waited_for_keeps_nobody(registered: Furnish) -> None:
     room = registered(h100())
     room.driver.system.hang("nvmlEventSetWait_v2")
     wait_until(lambda: room.driver.system.hanging("nvmlEventSetWait_v2"))

@@ -13,12 +13,12 @@ from gpumon.availability import FRESH_SECONDS
 from gpumon.host import machine
 from gpumon.makers.backend import KEPT_SECONDS
 from gpumon.makers.nvidia import queries, source
+from gpumon.makers.nvidia.processes import PidTrust, pid_trust
 from gpumon.model.process_states import ENDED
 from gpumon.model.snapshot import Unknown
-from tests.clock import HandClock
 from tests.driver import GIB, Owner, h100, h100_mig, owners
 from tests.known import known
-from tests.makers.nvml_room import Code, Furnish, Room, replace_function
+from tests.makers.nvml_room import BlockingClock, Code, Furnish, Room, replace_function
 
 COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
 GRAPHICS = "nvmlDeviceGetGraphicsRunningProcesses"
@@ -169,16 +169,44 @@ def test_a_pid_name_space_of_its_own_is_told(
     opened: Furnish, monkeypatch: pytest.MonkeyPatch, initial: bool
 ) -> None:
     monkeypatch.setattr(machine, "in_initial_pid_namespace", lambda _proc: initial)
-    room = opened(h100())
-    assert room.sample().host.in_container is (not initial)
+    assert opened(h100()).sample().host.in_container is (not initial)
+
+
+@pytest.mark.parametrize("version", ["470.57.02", "570.86.10", "", "garbage", None])
+def test_on_the_machine_itself_every_driver_is_trusted(version: str | None) -> None:
+    assert pid_trust(version, True) == PidTrust(True, True)
+
+
+NEITHER, PROCESSES, BOTH = (False, False), (True, False), (True, True)
+TRUST = {
+    NEITHER: ["470.256.02", "535.54.03", "535.104.05", "535.104.12"],
+    PROCESSES: [
+        *("535.113.01", "535.247.01", "545.23.08", "550.54.15", "560.35.03", "565.57.01"),
+        "570.85.99",
+    ],
+    BOTH: ["570.86.10", "570.86", "570.124.06", "580.65.06", "1000.1"],
+}
+SAYS_NOTHING = [None, "", "570", "v570.86.10", "570.86-beta", "N/A", "570.x"]
+
+
+@pytest.mark.parametrize(
+    ("version", "trust"),
+    [
+        *((version, trust) for trust, versions in TRUST.items() for version in versions),
+        *((version, NEITHER) for version in SAYS_NOTHING),
+    ],
+)
+def test_in_a_container_trust_follows_the_driver(
+    version: str | None, trust: tuple[bool, bool]
+) -> None:
+    assert pid_trust(version, False) == PidTrust(*trust)
 
 
 # Lists
 
 
-def test_more_processes_than_there_was_room_for_are_all_listed(opened: Furnish) -> None:
-    room = opened(h100())
-    room.sample()
+def test_more_processes_than_there_was_room_for_are_all_listed(sampled: Furnish) -> None:
+    room = sampled(h100())
     room.card.processes = [Owner(NOBODY - i, memory=GIB) for i in range(900)]
     assert len(room.processes()) == 900
     before = room.calls(f"{COMPUTE}_v3")
@@ -192,9 +220,8 @@ def test_a_list_that_grows_between_two_calls_is_caught_up_with(opened: Furnish) 
     assert len(room.processes()) == 60
 
 
-def test_a_list_that_is_never_caught_up_with_keeps_the_last_for_a_while(opened: Furnish) -> None:
-    room = opened(h100(), owners=[Owner(NOBODY, memory=GIB)])
-    room.sample()
+def test_a_list_that_is_never_caught_up_with_keeps_the_last_for_a_while(sampled: Furnish) -> None:
+    room = sampled(h100(), owners=[Owner(NOBODY, memory=GIB)])
     room.card.fail(f"{COMPUTE}_v3", Code.INSUFFICIENT_SIZE)
     room.card.processes = []
     before = room.calls(f"{COMPUTE}_v3")
@@ -221,9 +248,7 @@ def test_a_list_that_is_never_caught_up_with_keeps_the_last_for_a_while(opened: 
         (Code.UNKNOWN, Unknown.NOT_READ),  # Not yet: it failed only once.
     ],
 )
-def test_a_list_that_never_came_is_no_empty_list(
-    opened: Furnish, code: int, reason: Unknown
-) -> None:
+def test_a_list_that_never_came_is_not_empty(opened: Furnish, code: int, reason: Unknown) -> None:
     room = opened(h100(), owners=[Owner(NOBODY, memory=GIB)], failing={f"{COMPUTE}_v3": code})
     assert room.gpu().unknown["processes"] is reason
     room.card.heal()
@@ -232,9 +257,8 @@ def test_a_list_that_never_came_is_no_empty_list(
     assert "processes" not in snapshot.gpus[0].unknown
 
 
-def test_a_size_that_cannot_be_true_is_not_made_room_for(opened: Furnish) -> None:
-    room = opened(h100(), owners=[Owner(NOBODY, memory=GIB)])
-    room.sample()
+def test_a_size_that_cannot_be_true_is_not_made_room_for(sampled: Furnish) -> None:
+    room = sampled(h100(), owners=[Owner(NOBODY, memory=GIB)])
     room.card.grow_processes(2**31)
     room.processes()
     assert set(room.processes()) == {NOBODY}
@@ -242,9 +266,7 @@ def test_a_size_that_cannot_be_true_is_not_made_room_for(opened: Furnish) -> Non
 
 
 @pytest.mark.parametrize("missing", [["_v3"], ["_v3", "_v2"]])
-def test_older_lists_are_read_where_newer_ones_are_missing(
-    opened: Furnish, missing: list[str]
-) -> None:
+def test_older_lists_are_read_where_newer_are_missing(opened: Furnish, missing: list[str]) -> None:
     room = opened(
         h100(),
         owners=[Owner(NOBODY, memory=GIB, type="C+G"), Owner(NOBODY - 1, memory=None)],
@@ -272,9 +294,8 @@ def test_the_longer_entries_of_early_535_drivers_are_read_as_they_are(opened: Fu
         assert {pid: process.memory_used for pid, process in found.items()} == memory
 
 
-def test_a_list_that_fails_for_a_moment_keeps_its_rows(opened: Furnish) -> None:
-    room = opened(h100(), owners=[Owner(NOBODY, memory=GIB)])
-    room.sample()
+def test_a_list_that_fails_for_a_moment_keeps_its_rows(sampled: Furnish) -> None:
+    room = sampled(h100(), owners=[Owner(NOBODY, memory=GIB)])
     room.card.fail(f"{COMPUTE}_v3", Code.UNKNOWN)
     assert room.processes()
     assert room.processes()
@@ -283,10 +304,9 @@ def test_a_list_that_fails_for_a_moment_keeps_its_rows(opened: Furnish) -> None:
     assert room.processes(5)
 
 
-def test_a_card_that_does_not_list_its_processes_says_so(opened: Furnish) -> None:
+def test_a_card_that_does_not_list_its_processes_says_so(sampled: Furnish) -> None:
     lists = [COMPUTE + version for version in ("_v3", "_v2", "")]
-    room = opened(h100(), h100(), failing=dict.fromkeys(lists, Code.NOT_SUPPORTED))
-    room.sample()
+    room = sampled(h100(), h100(), failing=dict.fromkeys(lists, Code.NOT_SUPPORTED))
     assert room.gpu(index=0).unknown["processes"] is Unknown.NOT_SUPPORTED
     assert "processes" not in room.gpu(index=1).unknown
     room.driver.cards[1].lost = True
@@ -314,20 +334,9 @@ def test_a_process_in_another_namespace_is_one_object_until_it_changes(opened: F
     assert room.sample(1.1).processes[0].uses[0].memory_used == 2 * GIB
 
 
-class SlowLists(HandClock):
-    """Time passes with each list of a room, and by hand."""
-
-    def __init__(self, room: Room, seconds: float) -> None:
-        super().__init__()
-        self._room, self._seconds = room, seconds
-
-    def monotonic(self) -> float:
-        return self.now + self._seconds * self._room.calls(f"{GRAPHICS}_v3")
-
-
 def test_lists_that_take_long_are_read_less_often(furnish: Furnish) -> None:
     room = furnish(h100())
-    room.clock = SlowLists(room, 0.2)
+    room.clock = BlockingClock(room.driver.cards, f"{GRAPHICS}_v3", 0.2)
     room.open()
     room.samples(100)
     lists = room.calls(f"{GRAPHICS}_v3")
@@ -336,7 +345,7 @@ def test_lists_that_take_long_are_read_less_often(furnish: Furnish) -> None:
 
 def test_lists_that_take_very_long_are_read_before_they_are_stale(furnish: Furnish) -> None:
     room = furnish(h100())
-    room.clock = SlowLists(room, 1.0)
+    room.clock = BlockingClock(room.driver.cards, f"{GRAPHICS}_v3", 1.0)
     room.open()
     first = known(room.sample().processes_at)
     assert 0 < known(room.samples(45).processes_at) - first < FRESH_SECONDS

@@ -16,14 +16,8 @@ from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.recording import EventKind
 from tests.driver import h100
 from tests.known import known
-from tests.makers.nvml_room import (
-    Furnish,
-    Room,
-    count_events,
-    join_watchers,
-    kernel_thread,
-    wait_until,
-)
+from tests.makers.hanging import wait_until
+from tests.makers.nvml_room import Furnish, Room, count_events, join_watchers, kernel_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,9 +96,7 @@ def registered(furnish: Furnish) -> Callable[..., Watched]:
     return make
 
 
-def test_errors_from_before_are_told_with_their_own_times_and_are_no_events(
-    furnish: Furnish,
-) -> None:
+def test_errors_from_before_are_told_with_their_times_and_are_no_events(furnish: Furnish) -> None:
     room = furnish(h100(), h100())
     first, second = (card.pci_bus for card in room.driver.cards)
     room.write_log(
@@ -286,9 +278,7 @@ def taken(reports: XidReports, uuid: str = "GPU-0", slot: str = "0000:3b:00") ->
 @pytest.mark.parametrize(
     ("apart", "told"), [(0.0, [79]), (1.9, [79]), (2.1, [79, 79]), (60.0, [79, 79])]
 )
-def test_the_same_within_two_seconds_is_one(
-    apart: float, told: list[int], event_first: bool
-) -> None:
+def test_the_same_in_two_seconds_is_one(apart: float, told: list[int], event_first: bool) -> None:
     reports = XidReports()
     times = (100.0, 100.0 + apart) if event_first else (100.0 + apart, 100.0)
     reports.add("GPU-0", 79, times[0], XidOrigin.EVENT)

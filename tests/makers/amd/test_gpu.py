@@ -247,9 +247,7 @@ def test_energy_of_an_mi250_is_in_joules(tree: SampledTree) -> None:
     assert gpu.energy == pytest.approx(962825096.3, rel=0.003)
 
 
-def test_the_link_is_that_of_the_slot_not_the_one_to_the_switch_on_the_card(
-    tree: SampledTree,
-) -> None:
+def test_the_link_is_that_of_the_slot_not_of_the_switch_on_the_card(tree: SampledTree) -> None:
     # The switch of Navi: ports 1002:1478 and 1002:1479 (pci-ids.ucw.cz), below a port of the host.
     above = ("0000:00:03.1", "0000:0a:00.0", "0000:0b:00.0")
     folder = add(tree, "rx_6900_xt", parents=above)

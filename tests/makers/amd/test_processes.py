@@ -93,9 +93,7 @@ def test_a_gpu_that_a_process_of_rocm_only_sees_is_not_listed(rocm: SampledTree)
     assert (use.gpu_index, use.memory_used) == (1, 512 * MIB)
 
 
-def test_memory_on_a_further_gpu_of_a_large_machine_is_seen_within_four_scans(
-    tree: SampledTree,
-) -> None:
+def test_memory_on_a_further_gpu_of_many_is_seen_within_four_scans(tree: SampledTree) -> None:
     for number in range(8):
         bus_id = f"0000:{number + 3:02x}:00.0"
         add(tree, "mi100", bus_id=bus_id, number=number)

@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.makers.drm import clients, holders
-from gpumon.makers.source import CallGivenUpError, NoSuchGpuError, SourceError
+from gpumon.makers.source import NoSuchGpuError, SourceError
 from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import GpuStatus, Unknown
 from tests.known import known
 from tests.makers.drm.example import MIB, ExampleBackend, add_card, client, node
 from tests.makers.drm.trees import KERNEL, Faults, SampledTree, record, see_all_processes, write
+from tests.makers.hanging import Hanging
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from gpumon.makers.drm.backend import DrmBackend
-    from gpumon.makers.source import Call
 
 SENSOR = "hwmon/hwmon0/temp1_input"
 
@@ -121,9 +120,7 @@ def test_whether_a_monitor_is_connected_and_driven(
 
 
 @pytest.mark.usefixtures("card")
-def test_an_output_that_vanishes_and_comes_back_is_no_lost_gpu(
-    tree: SampledTree, faults: Faults
-) -> None:
+def test_an_output_that_comes_and_goes_is_no_lost_gpu(tree: SampledTree, faults: Faults) -> None:
     tree.read()
     assert not [path for path in faults.reads if "card3-DP-1" in path], "it would stay open"
 
@@ -153,9 +150,7 @@ def test_a_gpu_that_is_plugged_in_appears(tree: SampledTree) -> None:
     assert [(gpu.index, gpu.uuid[4:]) for gpu in gpus] == [(0, "0000:03:00.0"), (1, "0000:05:00.0")]
 
 
-def test_an_unplugged_gpu_is_lost_but_keeps_its_name_until_it_comes_back(
-    two_cards: SampledTree,
-) -> None:
+def test_an_unplugged_gpu_is_lost_under_its_name_until_it_is_back(two_cards: SampledTree) -> None:
     tree = two_cards
     tree.process(100, {5: (node(3), client(3))})
     assert set(tree.lists()) == {100}
@@ -261,9 +256,7 @@ def test_a_value_that_is_no_number_is_unknown(card: Path, tree: SampledTree, tex
 
 
 @pytest.mark.usefixtures("card")
-def test_a_value_stays_while_reading_it_fails_for_a_moment(
-    tree: SampledTree, faults: Faults
-) -> None:
+def test_a_value_stays_while_its_file_fails_for_a_moment(tree: SampledTree, faults: Faults) -> None:
     tree.read()
     faults.errors[SENSOR] = errno.EBUSY
     assert tree.gpu().temperature_gpu == 45
@@ -326,52 +319,19 @@ def test_a_lost_gpu_that_is_listed_is_tried_again_and_not_praised_too_early(
 # Hanging
 
 
-class Hanging:
-    """A reading on a thread that hangs in a call, which is given up."""
-
-    def __init__(self, backend: DrmBackend, gpu: str) -> None:
-        self._backend = backend
-        self.error: BaseException | None = None
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-        self.call = self._published()
-        assert self.call.gpu_uuid == gpu
-        assert backend.give_up(self.call)
-
-    def _run(self) -> None:
-        try:
-            self._backend.read()
-        except CallGivenUpError as error:
-            self.error = error
-
-    def _published(self) -> Call:
-        for _ in range(1000):
-            if self._backend.current_call is not None:
-                threading.Event().wait(0.01)
-                if self._backend.current_call is not None:
-                    return self._backend.current_call
-            threading.Event().wait(0.002)
-        pytest.fail("no call was published")
-
-    def ends(self) -> None:
-        self.thread.join(10)
-        assert self.error is not None
-        assert not self._backend.give_up(self.call)
-
-
 def test_a_gpu_that_hangs_does_not_stop_the_others(two_cards: SampledTree, faults: Faults) -> None:
     tree = two_cards
     tree.read()
     faults.hung.add("0000:03:00.0/mem_used")
-    hanging = Hanging(tree.opened(), "GPU-0000:03:00.0")
-    assert hanging.call.function == "mem_used"
+    backend, release = tree.opened(), faults.released.set
+    hanging = Hanging(backend, backend.read, "GPU-0000:03:00.0", "mem_used", release)
+    assert backend.give_up(hanging.call)
     first, other = tree.read().gpus
     assert (first.status, other.status) == (GpuStatus.NO_ANSWER, GpuStatus.OK)
     assert first.temperature_gpu == 45, "it keeps its last values"
     assert first.unknown["processes"] is Unknown.NO_ANSWER
     assert other.sampled_at == tree.clock.time()
     faults.hung.clear()
-    faults.released.set()
     hanging.ends()
     assert tree.read().gpus[0].status is GpuStatus.OK
     assert "processes" not in tree.read().gpus[0].unknown
@@ -394,12 +354,14 @@ def test_a_client_whose_gpu_hangs_is_blamed_on_that_gpu(
 
     monkeypatch.setattr(clients, "read_fdinfo", hang)
     tree.clock.now += 1
-    hanging = Hanging(tree.opened(), "GPU-0000:03:00.0")
+    backend = tree.opened()
+    hanging = Hanging(backend, backend.read, "GPU-0000:03:00.0", "fdinfo", released.set)
+    assert backend.give_up(hanging.call)
     reading = tree.read()
     assert [gpu.status for gpu in reading.gpus] == [GpuStatus.NO_ANSWER, GpuStatus.OK]
     assert set(known(reading.listed)) == {100, 101}, "its processes stay listed as they were"
-    released.set()
     hanging.ends()
+    assert not backend.give_up(hanging.call)
 
 
 @pytest.mark.usefixtures("card")

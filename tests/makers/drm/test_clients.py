@@ -77,9 +77,7 @@ def test_an_inherited_file_belongs_to_the_first_process_steadily(tree: SampledTr
     assert set(tree.lists()) == {101}
 
 
-def test_a_display_server_is_named_and_not_the_service_that_opened_the_gpu(
-    tree: SampledTree,
-) -> None:
+def test_a_display_server_is_named_not_the_service_that_opened_the_gpu(tree: SampledTree) -> None:
     for pid, name in ((100, "systemd-logind"), (900, "gnome-shell")):
         tree.process(pid, {5: ("/dev/dri/card3", client(3, 7))}, name=name)
     assert set(tree.lists()) == {900}
@@ -92,9 +90,7 @@ def test_clients_without_numbers_are_told_apart(tree: SampledTree) -> None:
     assert [listed[pid].uses[0].memory_used for pid in (100, 101)] == [10 * MIB, 20 * MIB]
 
 
-def test_a_process_is_listed_from_when_it_opens_the_gpu_until_it_closes_it(
-    tree: SampledTree,
-) -> None:
+def test_a_process_is_listed_from_opening_the_gpu_until_closing_it(tree: SampledTree) -> None:
     folder = tree.process(100, {3: NULL})
     assert tree.lists() == {}
     tree.open_file(100, 5, node(3), client(3))
@@ -122,9 +118,7 @@ def test_a_process_that_ends_meanwhile_is_left_out(
     assert set(tree.lists()) == {101}
 
 
-def test_only_files_of_the_gpus_are_asked(
-    tree: SampledTree, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_files_of_gpus_are_asked(tree: SampledTree, monkeypatch: pytest.MonkeyPatch) -> None:
     tree.process(100, {3: NULL, 4: ("/home/u/dri/x", ""), 5: (node(3), client(3))})
     others = ("socket:[1234]", "/dev/dri/renderD190", "/home/u/renderD131")
     tree.process(101, {number: (path, "") for number, path in enumerate(others, 3)})

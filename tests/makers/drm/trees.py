@@ -36,7 +36,6 @@ Backend = TypeVar("Backend", bound=DrmBackend)
 KERNEL = "6.8.0-49-generic"
 
 PID_FLAGS = 0x00400000
-KERNEL_THREAD_FLAGS = 0x00208040
 
 
 class Tree:

@@ -27,6 +27,7 @@ from .layout import (
     PROCESSES,
     SHARES,
     TEXT_SIZE,
+    TEXTS,
     CallRow,
     CardState,
     EventState,
@@ -88,23 +89,17 @@ class Owner:
     sampled_us: int = 0
 
     def _state(self) -> ProcessState:
-        no_instance = layout.NO_INSTANCE
-        return ProcessState(
-            pid=self.pid,
-            types=_PROCESS_TYPES[self.type],
-            memory=layout.NOT_AVAILABLE if self.memory is None else self.memory,
-            gpu_instance=no_instance if self.gpu_instance is None else self.gpu_instance,
-            compute_instance=no_instance
-            if self.compute_instance is None
-            else self.compute_instance,
-            sm=layout.NO_SAMPLE if self.sm is None else self.sm,
-            memory_util=self.memory_util,
-            encoder=self.encoder,
-            decoder=self.decoder,
-            jpeg=self.jpeg,
-            ofa=self.ofa,
-            sampled_us=self.sampled_us,
-        )
+        absent = {
+            "memory": layout.NOT_AVAILABLE,
+            "gpu_instance": layout.NO_INSTANCE,
+            "compute_instance": layout.NO_INSTANCE,
+            "sm": layout.NO_SAMPLE,
+        }
+        values = {
+            name: absent[name] if value is None else value for name, value in vars(self).items()
+        }
+        del values["type"]
+        return ProcessState(types=_PROCESS_TYPES[self.type], **values)
 
 
 class Faults:
@@ -179,6 +174,24 @@ def _memory_of(owners: Iterable[Owner]) -> int:
     return sum(owner.memory or 0 for owner in owners)
 
 
+class _Text:
+    """A text of a card, which may be set to bytes that are no UTF-8."""
+
+    def __set_name__(self, _owner: type[Card], name: str) -> None:
+        self._name = name
+
+    def __get__(self, card: Card, _owner: type[Card]) -> str:
+        raw: bytes = getattr(card._state, self._name)
+        return raw.decode(errors="surrogateescape")
+
+    def __set__(self, card: Card, value: str | bytes) -> None:
+        raw = _encode(value)
+        if len(raw) >= TEXT_SIZE:
+            raise ValueError(f"a {self._name} has at most {TEXT_SIZE - 1} bytes")
+        with card._edit() as state:
+            setattr(state, self._name, raw)
+
+
 class Card(Faults):
     """One card of a running `Driver`.
 
@@ -247,7 +260,7 @@ class Card(Faults):
         raise AttributeError(f"a card has no {name}; near to it: {', '.join(near)}")
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name.startswith("_") or hasattr(type(self), name):
+        if name.startswith("_") or name in TEXTS or hasattr(type(self), name):
             super().__setattr__(name, value)
         elif name not in METRIC_IDS:
             self.__getattr__(name)  # says what is wrong with the name
@@ -287,52 +300,9 @@ class Card(Faults):
 
     # Texts
 
-    def _read_text(self, field: str) -> str:
-        raw: bytes = getattr(self._state, field)
-        return raw.decode(errors="surrogateescape")
-
-    def _write_text(self, field: str, value: str | bytes) -> None:
-        raw = _encode(value)
-        if len(raw) >= TEXT_SIZE:
-            raise ValueError(f"a {field} has at most {TEXT_SIZE - 1} bytes")
-        with self._edit() as card:
-            setattr(card, field, raw)
-
-    @property
-    def name(self) -> str:
-        """The product name; like every text it may be set to bytes that are no UTF-8."""
-        return self._read_text("name")
-
-    @name.setter
-    def name(self, value: str | bytes) -> None:
-        self._write_text("name", value)
-
-    @property
-    def uuid(self) -> str:
-        """`GPU-…`."""
-        return self._read_text("uuid")
-
-    @uuid.setter
-    def uuid(self, value: str | bytes) -> None:
-        self._write_text("uuid", value)
-
-    @property
-    def serial(self) -> str:
-        """The serial number; empty: NOT_SUPPORTED."""
-        return self._read_text("serial")
-
-    @serial.setter
-    def serial(self, value: str | bytes) -> None:
-        self._write_text("serial", value)
-
-    @property
-    def vbios(self) -> str:
-        """The VBIOS version; empty: NOT_SUPPORTED."""
-        return self._read_text("vbios")
-
-    @vbios.setter
-    def vbios(self, value: str | bytes) -> None:
-        self._write_text("vbios", value)
+    name, uuid = _Text(), _Text()
+    serial, vbios = _Text(), _Text()
+    """Empty: NOT_SUPPORTED."""
 
     # Where it is
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 NATIVE = Path(__file__).resolve().parent / "native"
 SOURCES = tuple(path for path in sorted(NATIVE.glob("*.c")) if path.name != "owner.c")
@@ -148,6 +148,8 @@ METRICS: dict[str, str] = {
 }
 """Every number a card reports, with its unit; a card that lacks one answers NOT_SUPPORTED."""
 
+Struct = TypeVar("Struct", bound=ctypes.Structure)
+
 METRIC_IDS = {name: i for i, name in enumerate(METRICS)}
 TEXTS = ("name", "uuid", "serial", "vbios")
 
@@ -166,229 +168,155 @@ FUNCTIONS = functions_in("".join(path.read_text() for path in SOURCES))
 FUNCTION_IDS = {name: i for i, name in enumerate(FUNCTIONS)}
 
 
+UInt32 = Annotated[int, ctypes.c_uint32]
+Int32 = Annotated[int, ctypes.c_int32]
+UInt64 = Annotated[int, ctypes.c_uint64]
+Double = Annotated[float, ctypes.c_double]
+Text = Annotated[bytes, ctypes.c_char * TEXT_SIZE]
+
+
+def structure(kind: type[Struct]) -> type[Struct]:
+    """Gives a structure its fields: what it declares, as the C types of the annotations."""
+    declared = get_type_hints(kind, include_extras=True)
+    kind._fields_ = [
+        (name, getattr(hint, "__metadata__", (hint,))[0]) for name, hint in declared.items()
+    ]
+    return kind
+
+
+@structure
 class MetricState(ctypes.Structure):
     """base + amplitude * sin(2 pi (t / period + phase)); NaN as base: the card does not have it."""
 
-    base: float
-    amplitude: float
-    period: float
-    phase: float
-    since: float
-    total: float
-    _fields_ = [
-        ("base", ctypes.c_double),
-        ("amplitude", ctypes.c_double),
-        ("period", ctypes.c_double),
-        ("phase", ctypes.c_double),
-        ("since", ctypes.c_double),  # when this wave began …
-        ("total", ctypes.c_double),  # … and what had flowed until then
-    ]
+    base: Double
+    amplitude: Double
+    period: Double
+    phase: Double
+    since: Double  # when this wave began …
+    total: Double  # … and what had flowed until then
 
 
+@structure
 class ProcessState(ctypes.Structure):
     """A process on a card, as the lists and the utilisation samples tell it."""
 
-    pid: int
-    types: int
-    memory: int
-    gpu_instance: int
-    compute_instance: int
-    sm: int
-    memory_util: int
-    encoder: int
-    decoder: int
-    jpeg: int
-    ofa: int
-    sampled_us: int
-    _fields_ = [
-        ("pid", ctypes.c_uint32),
-        ("types", ctypes.c_uint32),
-        ("memory", ctypes.c_uint64),
-        ("gpu_instance", ctypes.c_uint32),
-        ("compute_instance", ctypes.c_uint32),
-        ("sm", ctypes.c_uint32),
-        ("memory_util", ctypes.c_uint32),
-        ("encoder", ctypes.c_uint32),
-        ("decoder", ctypes.c_uint32),
-        ("jpeg", ctypes.c_uint32),
-        ("ofa", ctypes.c_uint32),
-        ("sampled_us", ctypes.c_uint64),
-    ]
+    pid: UInt32
+    types: UInt32
+    memory: UInt64
+    gpu_instance: UInt32
+    compute_instance: UInt32
+    sm: UInt32
+    memory_util: UInt32
+    encoder: UInt32
+    decoder: UInt32
+    jpeg: UInt32
+    ofa: UInt32
+    sampled_us: UInt64
 
 
+@structure
 class AttributesState(ctypes.Structure):
     """What nvmlDeviceGetAttributes_v2 hands out for a MIG instance."""
 
-    multiprocessors: int
-    copy_engines: int
-    decoders: int
-    encoders: int
-    jpegs: int
-    ofas: int
-    gpu_slices: int
-    compute_slices: int
-    memory_mib: int
-    _fields_ = [
-        ("multiprocessors", ctypes.c_uint32),
-        ("copy_engines", ctypes.c_uint32),
-        ("decoders", ctypes.c_uint32),
-        ("encoders", ctypes.c_uint32),
-        ("jpegs", ctypes.c_uint32),
-        ("ofas", ctypes.c_uint32),
-        ("gpu_slices", ctypes.c_uint32),
-        ("compute_slices", ctypes.c_uint32),
-        ("memory_mib", ctypes.c_uint64),
-    ]
+    multiprocessors: UInt32
+    copy_engines: UInt32
+    decoders: UInt32
+    encoders: UInt32
+    jpegs: UInt32
+    ofas: UInt32
+    gpu_slices: UInt32
+    compute_slices: UInt32
+    memory_mib: UInt64
 
 
+@structure
 class MigState(ctypes.Structure):
     """A MIG instance; memory in bytes."""
 
-    present: int
-    gpu_instance: int
-    compute_instance: int
-    memory_total: int
-    memory_used: int
-    memory_reserved: int
+    present: UInt32
+    gpu_instance: UInt32
+    compute_instance: UInt32
+    memory_total: UInt64
+    memory_used: UInt64
+    memory_reserved: UInt64
     attributes: AttributesState
-    shares: ctypes.Array[ctypes.c_double]
-    name: bytes
-    uuid: bytes
-    _fields_ = [
-        ("present", ctypes.c_uint32),
-        ("gpu_instance", ctypes.c_uint32),
-        ("compute_instance", ctypes.c_uint32),
-        ("memory_total", ctypes.c_uint64),
-        ("memory_used", ctypes.c_uint64),
-        ("memory_reserved", ctypes.c_uint64),
-        ("attributes", AttributesState),
-        ("shares", ctypes.c_double * SHARES),  # percent, by GPM; NaN: not told
-        ("name", ctypes.c_char * TEXT_SIZE),
-        ("uuid", ctypes.c_char * TEXT_SIZE),
-    ]
+    # Percent, by GPM; NaN: not told.
+    shares: Annotated[ctypes.Array[ctypes.c_double], ctypes.c_double * SHARES]
+    name: Text
+    uuid: Text
 
 
+@structure
 class EventState(ctypes.Structure):
     """An event as nvmlEventSetWait_v2 hands it out."""
 
-    kind: int
-    data: int
-    gpu_instance: int
-    compute_instance: int
-    _fields_ = [
-        ("kind", ctypes.c_uint64),
-        ("data", ctypes.c_uint64),
-        ("gpu_instance", ctypes.c_uint32),
-        ("compute_instance", ctypes.c_uint32),
-    ]
+    kind: UInt64
+    data: UInt64
+    gpu_instance: UInt32
+    compute_instance: UInt32
 
 
+@structure
 class CallRow(ctypes.Structure):
     """One function on one card: what it does wrong, how often it was called, how long that took."""
 
-    calls: int
-    nanoseconds: int
-    unknown: float
-    code: int
-    latency_us: int
-    hang: int
-    hanging: int
-    _fields_ = [
-        ("calls", ctypes.c_uint64),
-        ("nanoseconds", ctypes.c_uint64),
-        ("unknown", ctypes.c_double),
-        ("code", ctypes.c_int32),
-        ("latency_us", ctypes.c_uint32),
-        ("hang", ctypes.c_uint32),
-        ("hanging", ctypes.c_uint32),
-    ]
+    calls: UInt64
+    nanoseconds: UInt64
+    unknown: Double
+    code: Int32
+    latency_us: UInt32
+    hang: UInt32
+    hanging: UInt32
 
 
+@structure
 class CardState(ctypes.Structure):
     """A slot for a card."""
 
-    present: int
-    lost: int
-    incarnation: int
-    mig_generation: int
-    edits: int
-    process_count: int
-    growth_step: int
-    growth_calls: int
-    events_written: int
-    name: bytes
-    uuid: bytes
-    serial: bytes
-    vbios: bytes
-    metrics: ctypes.Array[MetricState]
-    field_codes: ctypes.Array[ctypes.c_int32]
-    events: ctypes.Array[EventState]
-    migs: ctypes.Array[MigState]
-    processes: ctypes.Array[ProcessState]
-    _fields_ = [
-        ("present", ctypes.c_uint32),
-        ("lost", ctypes.c_uint32),
-        ("incarnation", ctypes.c_uint32),  # handles of an earlier card in this slot are stale
-        ("mig_generation", ctypes.c_uint32),  # likewise for its MIG instances
-        ("edits", ctypes.c_uint32),  # odd while Python writes what belongs together
-        ("process_count", ctypes.c_uint32),
-        ("growth_step", ctypes.c_uint32),  # by how much each call finds the process list longer
-        ("growth_calls", ctypes.c_uint32),
-        ("events_written", ctypes.c_uint64),
-        *((text, ctypes.c_char * TEXT_SIZE) for text in TEXTS),
-        ("metrics", MetricState * len(METRICS)),
-        ("field_codes", ctypes.c_int32 * FIELDS),
-        ("events", EventState * EVENTS),
-        ("migs", MigState * MIGS),
-        ("processes", ProcessState * PROCESSES),
-    ]
+    present: UInt32
+    lost: UInt32
+    incarnation: UInt32  # handles of an earlier card in this slot are stale
+    mig_generation: UInt32  # likewise for its MIG instances
+    edits: UInt32  # odd while Python writes what belongs together
+    process_count: UInt32
+    growth_step: UInt32  # by how much each call finds the process list longer
+    growth_calls: UInt32
+    events_written: UInt64
+    name: Text
+    uuid: Text
+    serial: Text
+    vbios: Text
+    metrics: Annotated[ctypes.Array[MetricState], MetricState * len(METRICS)]
+    field_codes: Annotated[ctypes.Array[ctypes.c_int32], ctypes.c_int32 * FIELDS]
+    events: Annotated[ctypes.Array[EventState], EventState * EVENTS]
+    migs: Annotated[ctypes.Array[MigState], MigState * MIGS]
+    processes: Annotated[ctypes.Array[ProcessState], ProcessState * PROCESSES]
 
 
+@structure
 class SimState(ctypes.Structure):
     """The whole file. The last of the rows is for calls that concern no card."""
 
-    magic: int
-    loaded: int
-    init_result: int
-    epoch: int
-    latency_us: int
-    process_limit: int
-    process_stride: int
-    cuda_version: int
-    card_count: int
-    seed: int
-    draws: int
-    started_ns: int
-    started_wall_us: int
-    clock_ns: int
-    unknown: float
-    driver_version: bytes
-    nvml_version: bytes
-    order: ctypes.Array[ctypes.c_uint32]
-    rows: ctypes.Array[ctypes.Array[CallRow]]
-    cards: ctypes.Array[CardState]
-    _fields_ = [
-        ("magic", ctypes.c_uint32),
-        ("loaded", ctypes.c_uint32),
-        ("init_result", ctypes.c_int32),
-        ("epoch", ctypes.c_uint32),  # counts the loads of the driver
-        ("latency_us", ctypes.c_uint32),
-        ("process_limit", ctypes.c_uint32),
-        ("process_stride", ctypes.c_uint32),
-        ("cuda_version", ctypes.c_uint32),
-        ("card_count", ctypes.c_uint32),
-        ("seed", ctypes.c_uint64),
-        ("draws", ctypes.c_uint64),
-        ("started_ns", ctypes.c_uint64),
-        ("started_wall_us", ctypes.c_uint64),
-        ("clock_ns", ctypes.c_uint64),  # CLOCK_RUNS, or the time since the start that is shown
-        ("unknown", ctypes.c_double),
-        ("driver_version", ctypes.c_char * TEXT_SIZE),
-        ("nvml_version", ctypes.c_char * TEXT_SIZE),
-        ("order", ctypes.c_uint32 * CARDS),
-        ("rows", (CallRow * len(FUNCTIONS)) * (CARDS + 1)),
-        ("cards", CardState * CARDS),
-    ]
+    magic: UInt32
+    loaded: UInt32
+    init_result: Int32
+    epoch: UInt32  # counts the loads of the driver
+    latency_us: UInt32
+    process_limit: UInt32
+    process_stride: UInt32
+    cuda_version: UInt32
+    card_count: UInt32
+    seed: UInt64
+    draws: UInt64
+    started_ns: UInt64
+    started_wall_us: UInt64
+    clock_ns: UInt64  # CLOCK_RUNS, or the time since the start that is shown
+    unknown: Double
+    driver_version: Text
+    nvml_version: Text
+    order: Annotated[ctypes.Array[ctypes.c_uint32], ctypes.c_uint32 * CARDS]
+    rows: Annotated[ctypes.Array[ctypes.Array[CallRow]], (CallRow * len(FUNCTIONS)) * (CARDS + 1)]
+    cards: Annotated[ctypes.Array[CardState], CardState * CARDS]
 
 
 _C_STRUCTS: dict[type[ctypes.Structure], str] = {

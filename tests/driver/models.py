@@ -85,66 +85,37 @@ def make_uuid(kind: str, *parts: object) -> str:
     return f"{kind}-{uuid.uuid5(uuid.NAMESPACE_OID, ':'.join(map(str, parts)))}"
 
 
+def _all(value: Number, *names: str) -> dict[str, Number]:
+    return dict.fromkeys(names, value)
+
+
 _EVERY_CARD: dict[str, Number] = {
     "brand": 14,
     "bus_type": 2,
-    "pci_domain": 0,
-    "pci_device": 0,
     "pci_subsystem_id": 0x16C1 << 16 | NVIDIA,
-    "utilization_gpu": 0,
-    "utilization_memory": 0,
-    "utilization_encoder": 0,
-    "utilization_decoder": 0,
-    "utilization_jpeg": 0,
-    "utilization_ofa": 0,
     "sampling_period_us": 166_667,
-    "power_management_mode": 1,
-    "energy_counter": 1,
-    "clock_event_reasons": 0x1,
     "clock_event_reasons_supported": 0x1FF,
-    "pstate": 0,
-    "pcie_width": 16,
-    "pcie_width_max": 16,
-    "pcie_tx": 0,
-    "pcie_rx": 0,
-    "pcie_replays": 0,
-    "recovery_action": 0,
-    "persistence_mode": 1,
-    "compute_mode": 0,
-    "display_mode": 0,
-    "display_active": 0,
-    "virtualization_mode": 0,
     "event_types": 0x1F,
+    **_all(16, "pcie_width", "pcie_width_max"),
+    **_all(1, "power_management_mode", "energy_counter", "clock_event_reasons", "persistence_mode"),
+    **_all(0, "pci_domain", "pci_device", "pstate", "pcie_tx", "pcie_rx", "pcie_replays"),
+    **_all(0, *(f"utilization_{name}" for name in ("gpu", "memory", "encoder", "decoder"))),
+    **_all(0, "utilization_jpeg", "utilization_ofa", "recovery_action", "compute_mode"),
+    **_all(0, "display_mode", "display_active", "virtualization_mode"),
 }
 
-_ECC: dict[str, Number] = {
-    "ecc_mode": 1,
-    "ecc_mode_pending": 1,
-    "ecc_corrected_volatile": 0,
-    "ecc_uncorrected_volatile": 0,
-    "ecc_corrected_aggregate": 0,
-    "ecc_uncorrected_aggregate": 0,
+_ECC = {
+    **_all(1, "ecc_mode", "ecc_mode_pending"),
+    **_all(0, "ecc_corrected_volatile", "ecc_uncorrected_volatile"),
+    **_all(0, "ecc_corrected_aggregate", "ecc_uncorrected_aggregate"),
 }
-_REMAPPING: dict[str, Number] = {
-    "remapped_corrected": 0,
-    "remapped_uncorrected": 0,
-    "remapped_pending": 0,
-    "remapped_failed": 0,
+_REMAPPING = _all(0, *(f"remapped_{n}" for n in ("corrected", "uncorrected", "pending", "failed")))
+_GPM = {
+    **_all(0, "sm_active", "sm_occupancy", "tensor_active", "dram_active"),
+    **_all(0, "fp64_active", "fp32_active", "fp16_active"),
 }
-_GPM: dict[str, Number] = {
-    "sm_active": 0,
-    "sm_occupancy": 0,
-    "tensor_active": 0,
-    "dram_active": 0,
-    "fp64_active": 0,
-    "fp32_active": 0,
-    "fp16_active": 0,
-}
-_RETIREMENT: dict[str, Number] = {
-    "retired_single_bit": 0,
-    "retired_double_bit": 0,
-    "retired_pending": 0,
-}
+_RETIREMENT = _all(0, "retired_single_bit", "retired_double_bit", "retired_pending")
+
 _NO_MIG_YET: dict[str, Number] = {"mig_mode": 0, "mig_mode_pending": 0, "mig_count_max": 7}
 
 
@@ -161,11 +132,8 @@ def _memory(total_mib: int, reserved_mib: int, bar1_mib: int) -> dict[str, Numbe
 def _power(idle: float, least: float, default: float, most: float) -> dict[str, Number]:
     """All in watts, as on the data sheet."""
     return {
-        "power_usage": idle * 1000,
-        "power_instant": idle * 1000,
-        "power_limit": default * 1000,
-        "power_limit_enforced": default * 1000,
-        "power_limit_default": default * 1000,
+        **_all(idle * 1000, "power_usage", "power_instant"),
+        **_all(default * 1000, "power_limit", "power_limit_enforced", "power_limit_default"),
         "power_limit_min": least * 1000,
         "power_limit_max": most * 1000,
     }
@@ -173,25 +141,17 @@ def _power(idle: float, least: float, default: float, most: float) -> dict[str, 
 
 def _clocks(idle: int, graphics: int, memory: int, video: int) -> dict[str, Number]:
     return {
-        "clock_graphics": idle,
-        "clock_sm": idle,
-        "clock_memory": memory,
+        **_all(idle, "clock_graphics", "clock_sm"),
+        **_all(graphics, "clock_graphics_max", "clock_sm_max", "clock_graphics_target"),
+        **_all(memory, "clock_memory", "clock_memory_max", "clock_memory_target"),
         "clock_video": min(video, idle),
-        "clock_graphics_max": graphics,
-        "clock_sm_max": graphics,
-        "clock_memory_max": memory,
         "clock_video_max": video,
-        "clock_graphics_target": graphics,
-        "clock_memory_target": memory,
     }
 
 
 def _pcie(generation: int) -> dict[str, Number]:
-    return {
-        "pcie_generation": generation,
-        "pcie_generation_max": generation,
-        "pcie_generation_gpu_max": generation,
-    }
+    kinds = ("", "_max", "_gpu_max")
+    return _all(generation, *(f"pcie_generation{kind}" for kind in kinds))
 
 
 def _nvlink(count: int, version: int, counters: str) -> dict[str, Number]:
@@ -321,10 +281,7 @@ _V100 = _model(
         "brand": 2,
         "temperature": 36,
         "temperature_memory": 35,
-        "power_instant": None,
-        "utilization_jpeg": None,
-        "utilization_ofa": None,
-        "recovery_action": None,
+        **_all(None, "power_instant", "utilization_jpeg", "utilization_ofa", "recovery_action"),
     },
 )
 _RTX4090 = _model(
@@ -355,22 +312,17 @@ _GB10 = _model(
     {
         **_core(10, (12, 1), 6144, 0x2E12, 256),
         "pci_domain": 0xF,
-        "power_usage": 11_200,
-        "power_instant": 11_200,
-        "clock_graphics": 208,
-        "clock_sm": 208,
+        **_all(11_200, "power_usage", "power_instant"),
+        **_all(208, "clock_graphics", "clock_sm"),
+        **_all(3003, "clock_graphics_max", "clock_sm_max", "clock_video_max"),
         "clock_video": 598,
-        "clock_graphics_max": 3003,
-        "clock_sm_max": 3003,
-        "clock_video_max": 3003,
         "pstate": 8,
         "temperature": 41,
         "pcie_generation": 1,
         "pcie_generation_max": 1,
         "pcie_generation_gpu_max": 5,
         "pcie_width": 1,
-        "pcie_tx": None,
-        "pcie_rx": None,
+        **_all(None, "pcie_tx", "pcie_rx"),
     },
 )
 _H100_INSTANCES = (

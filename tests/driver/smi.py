@@ -30,7 +30,6 @@ ROOT = Path(__file__).resolve().parents[2]
 NO_VALUE = "[N/A]"
 NO_LONGER = "Requested functionality has been deprecated"
 NO_SUCH_OPTION, NO_SUCH_FIELD = 1, 2
-ALL_LINKS = 0xFFFFFFFF
 
 Value = str | None
 """Without its unit; ``None``: not available."""

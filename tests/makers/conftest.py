@@ -7,6 +7,7 @@ import pytest
 from gpumon.makers.drm import holders
 from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 from tests.makers.nvml_room import opened as opened  # noqa: PLC0414 - a fixture
+from tests.makers.nvml_room import sampled as sampled  # noqa: PLC0414 - a fixture
 
 
 @pytest.fixture(autouse=True)

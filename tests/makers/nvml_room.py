@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import pynvml
@@ -18,22 +19,48 @@ from gpumon.makers.nvidia.xids import THREAD
 from gpumon.model.selection import ALL, GpuSelection
 from gpumon.system.system import System
 from tests.clock import HandClock
-from tests.driver import Driver, Model
+from tests.driver import Card, Driver, Model, Owner
+from tests.driver.layout import FUNCTION_IDS
+from tests.makers.hanging import Hanging, wait_until
 from tests.nvml_source import NvmlSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, Snapshot
 
-UNINITIALIZED, INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND = 1, 2, 3, 4, 6
-INSUFFICIENT_SIZE = 7
-NOT_LOADED, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND, LOST, RESET_REQUIRED = 9, 12, 13, 15, 16
-OPERATING_SYSTEM = 17
-MISMATCH, IN_USE, MEMORY, NO_DATA, RESOURCES, OLD_VERSION, NOT_READY = 18, 19, 20, 21, 23, 25, 27
-UNKNOWN = 999
+
+PCIE_THROUGHPUT = "nvmlDeviceGetPcieThroughput"
+
+
+class Code(IntEnum):
+    """What a function of NVML returns, as far as tests name it."""
+
+    UNINITIALIZED = 1
+    INVALID_ARGUMENT = 2
+    NOT_SUPPORTED = 3
+    NO_PERMISSION = 4
+    NOT_FOUND = 6
+    INSUFFICIENT_SIZE = 7
+    NOT_LOADED = 9
+    LIBRARY_NOT_FOUND = 12
+    FUNCTION_NOT_FOUND = 13
+    LOST = 15
+    RESET_REQUIRED = 16
+    OPERATING_SYSTEM = 17
+    MISMATCH = 18
+    IN_USE = 19
+    MEMORY = 20
+    NO_DATA = 21
+    RESOURCES = 23
+    OLD_VERSION = 25
+    NOT_READY = 27
+    UNKNOWN = 999
+
+    def __str__(self) -> str:
+        return self.name  # in the names of tests
 
 
 class Room:
@@ -48,6 +75,11 @@ class Room:
         self.slept = 0.0
         self.sources: list[NvmlSource] = []
         self.replaced: dict[str, Function] = {}
+
+    @property
+    def card(self) -> Card:
+        """The first card."""
+        return self.driver.cards[0]
 
     def new_source(
         self, selection: GpuSelection = ALL, proc: str | None = None, *, profiled: bool = False
@@ -89,6 +121,15 @@ class Room:
         spent = self.driver.calls().get(function)
         return spent.calls if spent else 0
 
+    def write_log(self, *lines: str) -> None:
+        """Append lines to the kernel log, which is there from the first on."""
+        with self.kernel_log.open("a") as log:
+            log.writelines(lines)
+
+    def until_registered(self, count: int) -> None:
+        """Wait until cards were registered for events so often."""
+        wait_until(lambda: self.calls("nvmlDeviceRegisterEvents") == count)
+
     def close(self) -> None:
         for source in self.sources:
             source.close()
@@ -99,6 +140,7 @@ class Room:
 
 
 Function = Callable[..., int]
+Furnish = Callable[..., Room]
 
 
 def replace_function(room: Room, name: str, function: Function) -> Function:
@@ -107,6 +149,32 @@ def replace_function(room: Room, name: str, function: Function) -> Function:
     room.replaced.setdefault(name, replaced)
     pynvml._nvmlGetFunctionPointer_cache[name] = function
     return replaced
+
+
+class BlockingClock(HandClock):
+    """Moves with every call that blocks, which itself takes no time here."""
+
+    def __init__(
+        self, cards: list[Card], function: str = PCIE_THROUGHPUT, seconds: float = 0.020
+    ) -> None:
+        super().__init__()
+        for card in cards:
+            card.latency(function, 0)
+        self._rows = [card._rows[FUNCTION_IDS[function]] for card in cards]
+        self._seconds = seconds
+
+    def blocked(self) -> int:
+        return sum(row.calls for row in self._rows)
+
+    def monotonic(self) -> float:
+        return self.now + self._seconds * self.blocked()
+
+
+def sampling(room: Room, card: Card, function: str = "nvmlDeviceGetPowerUsage") -> Hanging:
+    """A sample that hangs in a call about a card."""
+    card.hang(function)
+    source = room.sources[0]
+    return Hanging(source, source.sample, card.uuid, function, card.release)
 
 
 def kernel_thread() -> threading.Thread | None:
@@ -140,16 +208,28 @@ def join_watchers() -> None:
 
 
 @pytest.fixture
-def furnish(tmp_path: Path) -> Iterator[Callable[..., Room]]:
-    """Makes a room with these cards; what `Driver` takes may be given by name."""
+def furnish(tmp_path: Path) -> Iterator[Furnish]:
+    """Makes a room with these cards; what `Driver` takes may be given by name.
+
+    `owners` use the first card, and `failing` are the codes that its functions return.
+    """
     rooms: list[Room] = []
 
-    def make(*models: Model, **driver: Any) -> Room:
+    def make(
+        *models: Model,
+        owners: Iterable[Owner] = (),
+        failing: Mapping[str | None, int] | None = None,
+        **driver: Any,
+    ) -> Room:
         folders = (tmp_path / name for name in ("proc", "sys", "kmsg"))
         room = Room(Driver(models, **driver), *folders)
         room.driver.set_clock(10.0)
         room.driver.attach()
         rooms.append(room)
+        if owners:
+            room.card.processes = tuple(owners)
+        for function, code in (failing or {}).items():
+            room.card.fail(function, code)
         return room
 
     yield make
@@ -158,12 +238,26 @@ def furnish(tmp_path: Path) -> Iterator[Callable[..., Room]]:
 
 
 @pytest.fixture
-def opened(furnish: Callable[..., Room]) -> Callable[..., Room]:
+def opened(furnish: Furnish) -> Furnish:
     """Makes a room as `furnish` does, and opens its source."""
 
-    def make(*models: Model, **driver: Any) -> Room:
-        room = furnish(*models, **driver)
-        room.open()
+    def make(
+        *models: Model, selection: GpuSelection = ALL, profiled: bool = False, **more: Any
+    ) -> Room:
+        room = furnish(*models, **more)
+        room.open(selection, profiled=profiled)
+        return room
+
+    return make
+
+
+@pytest.fixture
+def sampled(opened: Furnish) -> Furnish:
+    """Makes a room as `opened` does, of which one sample was taken."""
+
+    def make(*models: Model, **more: Any) -> Room:
+        room = opened(*models, **more)
+        room.sample()
         return room
 
     return make

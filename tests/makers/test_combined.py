@@ -22,6 +22,8 @@ from gpumon.model.topology import Joint, Link, Links
 from gpumon.system.system import System
 from tests.build import gpu
 from tests.clock import HandClock
+from tests.known import known
+from tests.makers.hanging import wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
 
     from gpumon.host.kernel_watcher import Heard
     from gpumon.model.makers import Maker
-    from gpumon.model.snapshot import Snapshot
 
 
 class Driver(GpuBackend):
@@ -82,20 +83,27 @@ class Driver(GpuBackend):
 GONE = Trouble("The NVIDIA driver is not loaded.", "Load it.")
 
 
-def nvidia() -> Driver:
-    cards = (
-        gpu(uuid=f"GPU-{n}", index=n, name="NVIDIA H100", memory_unified=False) for n in (0, 1)
-    )
-    return Driver("nvml", nvidia_maker.MAKER, *cards, version="570.1")
+def cards(uuid: str, name: str) -> list[Gpu]:
+    return [gpu(uuid=f"{uuid}{n}", index=n, name=name, memory_unified=False) for n in (0, 1)]
+
+
+def nvidia(trouble: Trouble | None = None) -> Driver:
+    driver = Driver("nvml", nvidia_maker.MAKER, *cards("GPU-", "NVIDIA H100"), version="570.1")
+    driver.trouble = trouble
+    return driver
 
 
 def amd() -> Driver:
-    cards = [
-        gpu(uuid=f"GPU-a{n}", index=n, name="AMD Instinct MI210", memory_unified=False)
-        for n in (0, 1)
-    ]
     own = gpu(uuid="PCI-0000:c4:00.0", index=2, name="AMD Radeon 780M", memory_unified=True)
-    return Driver("amdgpu", amd_maker.MAKER, *cards, own, version="amdgpu 6.8")
+    discrete = cards("GPU-a", "AMD Instinct MI210")
+    return Driver("amdgpu", amd_maker.MAKER, *discrete, own, version="amdgpu 6.8")
+
+
+def amd_processor() -> Driver:
+    """AMD's driver on a machine that has only the GPU of its processor."""
+    driver = amd()
+    driver.gpus = (replace(driver.gpus[2], index=0),)
+    return driver
 
 
 def combined(
@@ -123,16 +131,17 @@ def opened(*drivers: Driver, hides: bool = True, selection: GpuSelection = ALL) 
     return both
 
 
+def uuids(reading: Reading) -> list[str]:
+    return [one.uuid for one in reading.gpus]
+
+
+ALL_UUIDS = ["GPU-0", "GPU-1", "GPU-a0", "GPU-a1", "PCI-0000:c4:00.0"]
+
+
 def test_the_gpus_of_the_second_driver_follow_those_of_the_first() -> None:
     both = opened(nvidia(), amd(), hides=False)
-    reading = both.read()
-    assert [(one.index, one.uuid) for one in reading.gpus] == [
-        (0, "GPU-0"),
-        (1, "GPU-1"),
-        (2, "GPU-a0"),
-        (3, "GPU-a1"),
-        (4, "PCI-0000:c4:00.0"),
-    ]
+    gpus = both.read().gpus
+    assert [(one.index, one.uuid) for one in gpus] == list(enumerate(ALL_UUIDS))
     assert both.name == "nvml+amdgpu"
 
 
@@ -143,14 +152,11 @@ def test_a_process_on_gpus_of_two_makers_is_one() -> None:
         7: ListedProcess("G", (GpuUse("GPU-a0", 0, memory_used=2),)),
         8: ListedProcess("C", (GpuUse("GPU-a1", 1),)),
     }
-    listed = opened(first, second).read().listed
-    assert listed is not None
-    assert listed[7].type == "C+G"
-    assert [(use.gpu_uuid, use.gpu_index) for use in listed[7].uses] == [
-        ("GPU-1", 1),
-        ("GPU-a0", 2),
-    ]
-    assert listed[8].uses[0].gpu_index == 3
+    found = {
+        pid: (process.type, [(use.gpu_uuid, use.gpu_index) for use in process.uses])
+        for pid, process in known(opened(first, second).read().listed).items()
+    }
+    assert found == {7: ("C+G", [("GPU-1", 1), ("GPU-a0", 2)]), 8: ("C", [("GPU-a1", 3)])}
 
 
 def test_the_lists_are_the_same_object_until_a_driver_reads_new_ones() -> None:
@@ -159,60 +165,45 @@ def test_the_lists_are_the_same_object_until_a_driver_reads_new_ones() -> None:
     before = both.read().listed
     assert both.read().listed is before
     second.listed = {8: ListedProcess("C", (GpuUse("GPU-a1", 1),))}
-    after = both.read().listed
+    after = known(both.read().listed)
     assert after is not before
-    assert after is not None
     assert 8 in after
     assert both.read().driver is both.read().driver
 
 
 def test_a_processors_gpu_is_left_out_beside_another_and_not_read() -> None:
-    first, second = nvidia(), amd()
-    second.gpus = tuple(replace(one, index=0) for one in second.gpus[2:])
-    both = opened(first, second)
+    processor = amd_processor()
+    both = opened(nvidia(), processor)
     reading = both.read()
-    assert [one.uuid for one in reading.gpus] == ["GPU-0", "GPU-1"]
+    assert uuids(reading) == ["GPU-0", "GPU-1"]
     assert (both.name, reading.driver.version) == ("nvml", "570.1")
-    assert second.reads == 0
+    assert processor.reads == 0
 
 
 def test_a_processors_gpu_is_shown_where_it_is_the_only_one() -> None:
-    first, second = nvidia(), amd()
-    first.trouble = GONE
-    second.gpus = tuple(replace(one, index=0) for one in second.gpus[2:])
-    both = combined(first, second, expected=False)
+    both = combined(nvidia(GONE), amd_processor(), expected=False)
     both.open()
-    assert [one.uuid for one in both.read().gpus] == ["PCI-0000:c4:00.0"]
+    assert uuids(both.read()) == ["PCI-0000:c4:00.0"]
     assert both.name == "amdgpu"
 
 
 def test_a_driver_that_must_be_there_is_an_error_beside_a_processors_gpu() -> None:
-    first, second = nvidia(), amd()
-    first.trouble = GONE
-    second.gpus = tuple(replace(one, index=0) for one in second.gpus[2:])
     with pytest.raises(SourceError, match="not loaded"):
-        combined(first, second).open()
+        combined(nvidia(GONE), amd_processor()).open()
 
 
-def test_a_missing_driver_is_said_beside_the_version_of_the_other() -> None:
-    first, second = nvidia(), amd()
-    first.trouble = GONE
-    reading = opened(first, second).read()
+def test_a_missing_driver_is_said_beside_the_version_of_the_other_until_it_appears() -> None:
+    first, clock = nvidia(GONE), HandClock()
+    both = combined(first, amd(), clock=clock)
+    both.open()
+    reading = both.read()
     # The indices 0 and 1 are those of NVIDIA's GPUs: nobody else's GPU is taken for one of them.
     assert [one.index for one in reading.gpus] == [2, 3]
     assert reading.driver.version == "amdgpu 6.8, NVIDIA's driver does not respond"
-
-
-def test_a_driver_that_appears_later_is_opened() -> None:
-    first, second = nvidia(), amd()
-    first.trouble, clock = GONE, HandClock()
-    both = combined(first, second, clock=clock)
-    both.open()
     first.trouble = None
-    both.read()
     clock.now += 6.0
-    assert [one.uuid for one in both.read().gpus] == ["GPU-0", "GPU-1", "GPU-a0", "GPU-a1"]
-    assert both.read().driver.version == "570.1, amdgpu 6.8"
+    reading = both.read()
+    assert (uuids(reading), reading.driver.version) == (ALL_UUIDS[:4], "570.1, amdgpu 6.8")
 
 
 def test_indices_stay_when_a_driver_is_reloaded() -> None:
@@ -231,18 +222,17 @@ def test_selected_gpus_are_those_of_the_common_numbers() -> None:
     first, second = nvidia(), amd()
     second.listed = {8: ListedProcess("C", (GpuUse("GPU-a0", 0), GpuUse("GPU-a1", 1)))}
     reading = opened(first, second, selection=parse_selection("1,3")).read()
-    assert [one.uuid for one in reading.gpus] == ["GPU-1", "GPU-a1"]
-    assert reading.listed is not None
-    assert [use.gpu_uuid for use in reading.listed[8].uses] == ["GPU-a1"]
+    assert uuids(reading) == ["GPU-1", "GPU-a1"]
+    assert [use.gpu_uuid for use in known(reading.listed)[8].uses] == ["GPU-a1"]
     with pytest.raises(NoSuchGpuError, match="no GPU 9"):
         opened(first, second, selection=parse_selection("9"))
 
 
 def test_without_any_driver_the_one_that_must_be_there_explains() -> None:
-    first, second = nvidia(), amd()
-    first.trouble, second.trouble = GONE, Trouble("No AMD GPU.", "Add one.")
+    second = amd()
+    second.trouble = Trouble("No AMD GPU.", "Add one.")
     with pytest.raises(SourceError, match="NVIDIA driver is not loaded"):
-        combined(first, second).open()
+        combined(nvidia(GONE), second).open()
 
 
 def test_a_hung_call_is_given_up_by_its_driver() -> None:
@@ -257,16 +247,14 @@ def test_a_hung_call_is_given_up_by_its_driver() -> None:
 def test_each_gpu_has_the_device_file_of_its_driver_and_links_within_its_maker() -> None:
     both = opened(nvidia(), amd())
     first, *_, last = both.read().gpus
-    assert both.device_files.path_of(replace(first, minor_number=3)) == "/dev/nvml3"
-    assert both.device_files.path_of(replace(last, minor_number=129)) == "/dev/amdgpu129"
-    assert both.device_files.prefixes == ("/dev/nvml", "/dev/amdgpu")
-    pattern = both.device_files.name_pattern()
-    assert pattern.search("/dev/nvml0")
-    assert pattern.search("/other/amdgpu129 (deleted)")
-    assert not pattern.search("/dev/nvmlctl")
+    files = both.device_files
+    assert files.path_of(replace(first, minor_number=3)) == "/dev/nvml3"
+    assert files.path_of(replace(last, minor_number=129)) == "/dev/amdgpu129"
+    assert files.prefixes == ("/dev/nvml", "/dev/amdgpu")
+    names = ("/dev/nvml0", "/other/amdgpu129 (deleted)", "/dev/nvmlctl")
+    assert [bool(files.name_pattern().search(name)) for name in names] == [True, True, False]
     links = both.links()
-    assert links.of("GPU-0", "GPU-1").bus is Link.SWITCH
-    assert links.of("GPU-a0", "GPU-a1").bus is Link.SWITCH
+    assert links.of("GPU-0", "GPU-1").bus is links.of("GPU-a0", "GPU-a1").bus is Link.SWITCH
     assert links.of("GPU-0", "GPU-a0").bus is Link.UNKNOWN
 
 
@@ -283,14 +271,9 @@ def test_all_makers_hear_of_the_kernel_log_and_each_accident_is_of_its_gpu(tmp_p
         driver.time = time.time()
     source = Sampler(combined(green, red), System(dev=str(tmp_path), slept=lambda: 0.0))
     source.open()
-    deadline = time.monotonic() + 60
-    snapshot: Snapshot = source.sample()
-    while not snapshot.accidents:
-        assert time.monotonic() < deadline
-        snapshot = source.sample()
-        time.sleep(0.001)
+    wait_until(lambda: source.sample().accidents)
+    found = [(one.kind.value, one.gpu_uuid) for one in source.sample().accidents]
     source.close()
-    found = [(one.kind.value, one.gpu_uuid) for one in snapshot.accidents]
     assert sorted(found) == [("error code", "GPU-0"), ("reset", "PCI-0")]
     assert green.heard == red.heard
     assert [len(heard) for heard in green.heard if heard] == [2]

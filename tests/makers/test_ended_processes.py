@@ -23,10 +23,9 @@ from tests.doctor.trees import VERSION, Tree, verdict, words
 from tests.driver import GIB, Owner, h100
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from gpumon.doctor import Result
     from gpumon.model.snapshot import Snapshot
-    from tests.makers.nvml_room import Room
+    from tests.makers.nvml_room import Furnish, Room
 
 SAYS = "has ended; the driver still lists it"
 
@@ -45,57 +44,56 @@ def on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sample(room: Room, *pids: int) -> Snapshot:
-    room.driver.cards[0].processes = [Owner(pid, memory=20 * GIB) for pid in pids]
-    room.open()
+    room.card.processes = [Owner(pid, memory=20 * GIB) for pid in pids]
     return room.sample()
 
 
-def answer(snapshot: Snapshot) -> DriverAnswer:
-    return DriverAnswer({"NVIDIA": VERSION}, snapshot, None, 0.1)
+def ended(tree: Tree, snapshot: Snapshot) -> Result | None:
+    """What ``gpumon doctor`` says of processes that have ended."""
+    answer = DriverAnswer({"NVIDIA": VERSION}, snapshot, None, 0.1)
+    return access.ended_processes(tree.case(answer=answer))
 
 
-def test_pid_0_is_no_process(furnish: Callable[..., Room]) -> None:
-    snapshot = sample(furnish(h100()), 0, os.getpid())
+def refusal(snapshot: Snapshot) -> Refused:
+    """Why the process cannot be signalled."""
+    (process,) = snapshot.processes
+    with pytest.raises(Refused) as refused:
+        LocalHost(device_files).open_handle(target_of(process))
+    return refused.value
+
+
+def test_pid_0_is_no_process(opened: Furnish) -> None:
+    snapshot = sample(opened(h100()), 0, os.getpid())
     assert [process.id.pid for process in snapshot.processes] == [os.getpid()]
 
 
 @pytest.mark.usefixtures("on_the_host")
-def test_a_process_that_ended_before_it_was_seen(
-    furnish: Callable[..., Room], dead: int, tree: Tree
-) -> None:
-    snapshot = sample(furnish(h100(memory_used=20 * GIB)), dead)
+def test_a_process_that_ended_before_it_was_seen(opened: Furnish, dead: int, tree: Tree) -> None:
+    snapshot = sample(opened(h100(memory_used=20 * GIB)), dead)
     (process,) = snapshot.processes
     assert (process.state, process.visible, process.user) == (ENDED, False, None)
     assert command_line(process) == f"({SAYS})"
     assert process_name(process) == f"a process that has ended ({dead})"
     assert holders(snapshot.processes)[snapshot.gpus[0].uuid][0] == "ended process 20.0G"
-    with pytest.raises(Refused) as refused:
-        LocalHost(device_files).open_handle(target_of(process))
-    assert refused.value.reason is Refusal.GONE
-    assert refused.value.sentence == f"{dead} {SAYS}"
-    found = access.ended_processes(
-        tree.case(answer=DriverAnswer({"NVIDIA": VERSION}, snapshot, None, 0.1))
-    )
+    refused = refusal(snapshot)
+    assert (refused.reason, refused.sentence) == (Refusal.GONE, f"{dead} {SAYS}")
+    found = ended(tree, snapshot)
     assert verdict(found) is CheckVerdict.WARN
     assert f"{dead} {SAYS}, on GPU 0, with 20.0 GiB" in words(found)
 
 
 def test_in_a_container_it_may_run_elsewhere(
-    furnish: Callable[..., Room], dead: int, monkeypatch: pytest.MonkeyPatch
+    opened: Furnish, dead: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host_processes, "in_initial_pid_namespace", lambda _: False)
-    (process,) = sample(furnish(h100()), dead).processes
+    snapshot = sample(opened(h100()), dead)
+    (process,) = snapshot.processes
     assert (process.state, process.visible) == (None, False)
     assert command_line(process) == "(not visible here)"
-    with pytest.raises(Refused) as refused:
-        LocalHost(device_files).open_handle(target_of(process))
-    assert refused.value.reason is Refusal.NOT_VISIBLE
+    assert refusal(snapshot).reason is Refusal.NOT_VISIBLE
 
 
 @pytest.mark.usefixtures("on_the_host")
-def test_processes_that_run_are_no_fault(furnish: Callable[..., Room], tree: Tree) -> None:
-    snapshot = sample(furnish(h100()), os.getpid())
-    found = access.ended_processes(
-        tree.case(answer=DriverAnswer({"NVIDIA": VERSION}, snapshot, None, 0.1))
-    )
+def test_processes_that_run_are_no_fault(opened: Furnish, tree: Tree) -> None:
+    found = ended(tree, sample(opened(h100()), os.getpid()))
     assert verdict(found) is CheckVerdict.PASS

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,13 +14,13 @@ from gpumon.model.bounds import plausible
 from gpumon.model.processes import GpuUse
 from gpumon.model.snapshot import MigInstance, Unknown
 from tests.build import NOON, gpu, process, snapshot
+from tests.command import GPUMON, run_program
 from tests.driver import GIB, Driver, Owner, h100, rtx4090
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.makers.nvml_room import Room
+    from tests.makers.nvml_room import Furnish
 
 ALL_32, ALL_64 = 2**32 - 1, 2**64 - 1
 AT_THE_DRIVER: tuple[tuple[str, str, int], ...] = (
@@ -53,11 +51,10 @@ AT_THE_DRIVER: tuple[tuple[str, str, int], ...] = (
 
 @pytest.mark.parametrize(("metric", "field", "value"), AT_THE_DRIVER)
 def test_what_the_driver_cannot_mean_is_unknown(
-    furnish: Callable[..., Room], metric: str, field: str, value: int
+    opened: Furnish, metric: str, field: str, value: int
 ) -> None:
-    room = furnish(h100(), h100())
-    setattr(room.driver.cards[0], metric, value)
-    room.open()
+    room = opened(h100(), h100())
+    setattr(room.card, metric, value)
     wrong, right = room.sample().gpus
     assert getattr(wrong, field) is None
     assert wrong.unknown[field] is Unknown.IMPOSSIBLE
@@ -66,41 +63,27 @@ def test_what_the_driver_cannot_mean_is_unknown(
     assert wrong.memory_total == right.memory_total
 
 
-def test_a_fan_and_its_fellows(furnish: Callable[..., Room]) -> None:
-    room = furnish(rtx4090(fan_speed=ALL_32))
-    room.open()
-    (found,) = room.sample().gpus
+def test_a_fan_and_its_fellows(opened: Furnish) -> None:
+    found = opened(rtx4090(fan_speed=ALL_32)).gpu()
     assert (found.fan_speed, found.fan_speeds) == (None, None)
     assert found.unknown["fan_speed"] is Unknown.IMPOSSIBLE
 
 
-def test_a_process_has_no_more_memory_than_the_gpu(furnish: Callable[..., Room]) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [
-        Owner(os.getpid(), memory=17 * 10**12, sm=40),
-        Owner(os.getppid(), memory=GIB),
-    ]
-    room.open()
-    processes = room.processes()
-    assert processes[os.getpid()].memory_used is None
-    assert processes[os.getpid()].sm == 40
+def test_a_process_has_no_more_memory_than_the_gpu(opened: Furnish) -> None:
+    wrong = Owner(os.getpid(), memory=17 * 10**12, sm=40)
+    processes = opened(h100(), owners=[wrong, Owner(os.getppid(), memory=GIB)]).processes()
+    assert (processes[wrong.pid].memory_used, processes[wrong.pid].sm) == (None, 40)
     assert processes[os.getppid()].memory_used == GIB
 
 
 def test_its_own_log_is_not_damaged(tmp_path: Path) -> None:
-    log = tmp_path / "a.csv"
+    log = str(tmp_path / "a.csv")
     with Driver([h100(memory_used=2**64 - 4096, utilization_gpu=ALL_32)]) as driver:
         for arguments in (
-            ["log", str(log), "--for", "1s", "-n", "0.2"],
-            ["report", str(log), "--format", "json"],
+            ["log", log, "--for", "1s", "-n", "0.2"],
+            ["report", log, "--format", "json"],
         ):
-            ended = subprocess.run(
-                [sys.executable, "-m", "gpumon", *arguments],
-                env=driver.env(),
-                capture_output=True,
-                text=True,
-                check=True,
-            )
+            ended = run_program([*GPUMON, *arguments], driver.env(), check=True)
             assert "damaged" not in ended.stderr
     (row,) = json.loads(ended.stdout)["lines"]
     assert row["memory_mean_bytes"] is None

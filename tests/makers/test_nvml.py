@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -20,8 +19,8 @@ from gpumon.makers.source import SourceError
 from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import GPU_METRICS, GpuStatus, Unknown
 from tests.clock import HandClock
+from tests.command import run_program
 from tests.driver import (
-    FUNCTIONS,
     GIB,
     MODELS,
     Model,
@@ -37,11 +36,12 @@ from tests.driver import (
     settle,
     v100,
 )
-from tests.driver.layout import FUNCTION_IDS
+from tests.known import known
 from tests.makers.nvml_room import (
-    FUNCTION_NOT_FOUND,
-    NOT_SUPPORTED,
-    UNKNOWN,
+    PCIE_THROUGHPUT,
+    BlockingClock,
+    Code,
+    Furnish,
     Room,
     join_watchers,
 )
@@ -50,11 +50,6 @@ from tests.nvml_source import NvmlSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from tests.driver import Card as SimulatedCard
-
-    Furnish = Callable[..., Room]
-
-PCIE = "nvmlDeviceGetPcieThroughput"
 
 RENAMED: dict[str, tuple[str, float]] = {
     "temperature_gpu": ("temperature", 1),
@@ -75,31 +70,13 @@ RENAMED: dict[str, tuple[str, float]] = {
 """Fields of the model whose name or unit is not the driver's."""
 
 IN_WORDS = {
-    "index",
-    "uuid",
-    "name",
-    "pci_bus_id",
-    "architecture",
-    "compute_capability",
-    "vbios_version",
-    "serial",
-    "compute_mode",
-    "recovery_action",
+    *("index", "uuid", "name", "pci_bus_id", "architecture", "compute_capability"),
+    *("vbios_version", "serial", "compute_mode", "recovery_action"),
 }
 DERIVED = {
-    "memory_free",
-    "memory_unified",
-    "energy",
-    "pcie_rx",
-    "pcie_tx",
-    "nvlink_active",
-    "nvlink_rx",
-    "nvlink_tx",
-    "nvlink_errors",
-    "xid",
-    "xid_at",
+    *("memory_free", "memory_unified", "energy", "pcie_rx", "pcie_tx", "nvlink_active"),
+    *("nvlink_rx", "nvlink_tx", "nvlink_errors", "xid", "xid_at"),
 }
-
 AS_THE_DRIVER_SAYS: dict[str, tuple[str, float]] = RENAMED | {
     metric.field: (metric.field, 1)
     for metric in GPU_METRICS
@@ -109,14 +86,8 @@ AS_THE_DRIVER_SAYS: dict[str, tuple[str, float]] = RENAMED | {
 
 
 FLAGS = {
-    "ecc_mode",
-    "remapped_pending",
-    "remapped_failed",
-    "retired_pending",
-    "persistence_mode",
-    "display_mode",
-    "display_active",
-    "mig_mode",
+    *("ecc_mode", "remapped_pending", "remapped_failed", "retired_pending", "persistence_mode"),
+    *("display_mode", "display_active", "mig_mode"),
 }
 
 
@@ -135,12 +106,11 @@ def distinct(make: Callable[..., Model], first: int, low: int) -> Model:
     numbers = [metric for metric, value in make().numbers.items() if value is not None]
     told = {metric for metric, _ in AS_THE_DRIVER_SAYS.values()} - FLAGS
     changes = {metric: first + place for place, metric in enumerate(numbers) if metric in told}
-    small = {metric: low + place for place, metric in enumerate(SMALL) if metric in changes}
+    others = {metric: low + place for place, metric in enumerate(SMALL)}
     # More than any part of it.
-    totals = {metric: 10**9 * first + len(metric) for metric in ("memory_total", "bar1_total")}
-    changes |= {**small, **{metric: size for metric, size in totals.items() if metric in changes}}
-    if "nvlink_count" in changes:
-        changes["nvlink_count"] = 12
+    others |= {metric: 10**9 * first + len(metric) for metric in ("memory_total", "bar1_total")}
+    others |= {"nvlink_count": 12}
+    changes |= {metric: value for metric, value in others.items() if metric in changes}
     return make(**changes, **{flag: 1 for flag in FLAGS - {"mig_mode"} if flag in numbers})
 
 
@@ -165,28 +135,23 @@ def test_every_number_is_the_drivers(opened: Furnish, make: Callable[..., Model]
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS.keys())
 def test_the_first_sample_holds_all_that_does_not_make_it_wait(
-    furnish: Furnish, model: Callable[..., Model]
+    opened: Furnish, model: Callable[..., Model]
 ) -> None:
-    room = furnish(model())
-    card = room.driver.cards[0]
-    room.open()
+    room = opened(model())
     gpu = room.gpu(0.0)
     for field, (metric, unit) in AS_THE_DRIVER_SAYS.items():
         if gpu.mig_mode and field.startswith("utilization"):
             continue
-        expected = card.get(metric)
         if gpu.memory_unified and field in {"memory_total", "memory_used"}:
             continue
-        value = getattr(gpu, field)
+        expected, value = room.card.get(metric), getattr(gpu, field)
         assert value == (None if expected is None else pytest.approx(expected * unit)), field
         assert (field in gpu.unknown) == (value is None), field
-    assert room.calls(PCIE) == 0
+    assert room.calls(PCIE_THROUGHPUT) == 0
 
 
-def test_garbage_is_not_looked_for_in_what_a_sample_leaves(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [Owner(os.getpid(), memory=2**30)]
-    room.open()
+def test_garbage_is_not_looked_for_in_what_a_sample_leaves(opened: Furnish) -> None:
+    room = opened(h100(), owners=[Owner(os.getpid(), memory=2**30)])
     snapshot = room.sample()
     (process,) = snapshot.processes
     left = (snapshot, snapshot.host, *snapshot.gpus, process, process.id, *process.uses)
@@ -195,13 +160,11 @@ def test_garbage_is_not_looked_for_in_what_a_sample_leaves(furnish: Furnish) -> 
 
 def test_what_a_card_is_is_said_in_the_fields_own_words(opened: Furnish) -> None:
     room = opened(h100())
-    gpu = room.gpu()
-    assert (gpu.index, gpu.uuid) == (0, room.driver.cards[0].uuid)
-    assert gpu.name == "NVIDIA H100 80GB HBM3"
-    assert gpu.pci_bus_id == room.driver.cards[0].bus_id
-    assert (gpu.architecture, gpu.compute_capability) == ("Hopper", "9.0")
-    assert (gpu.vbios_version, gpu.serial) == ("96.00.89.00.01", room.driver.cards[0].serial)
-    assert gpu.nvlink_active == gpu.nvlink_count == 18
+    gpu, card = room.gpu(), room.card
+    assert (gpu.index, gpu.uuid, gpu.pci_bus_id) == (0, card.uuid, card.bus_id)
+    assert (gpu.name, gpu.architecture) == ("NVIDIA H100 80GB HBM3", "Hopper")
+    assert (gpu.compute_capability, gpu.vbios_version) == ("9.0", "96.00.89.00.01")
+    assert (gpu.serial, gpu.nvlink_active, gpu.nvlink_count) == (card.serial, 18, 18)
 
 
 @pytest.mark.parametrize(
@@ -212,28 +175,23 @@ def test_what_a_card_is_is_said_in_the_fields_own_words(opened: Furnish) -> None
             {"compute_mode": "Exclusive_Process", "recovery_action": "Drain and Reset"},
             id="modes",
         ),
-        pytest.param(
-            h100(recovery_action=5), {"recovery_action": "Recover IMEX Domain"}, id="recover IMEX"
+        *(
+            pytest.param(h100(recovery_action=number), {"recovery_action": name}, id=name)
+            for number, name in (
+                *((5, "Recover IMEX Domain"), (6, "Bus Reset"), (7, "System Reboot")),
+                (77, "unknown (77)"),
+            )
         ),
-        pytest.param(h100(recovery_action=6), {"recovery_action": "Bus Reset"}, id="bus reset"),
-        pytest.param(h100(recovery_action=7), {"recovery_action": "System Reboot"}, id="reboot"),
         pytest.param(
-            h100(compute_mode=9, recovery_action=77, architecture=42),
-            {
-                "compute_mode": "unknown (9)",
-                "recovery_action": "unknown (77)",
-                "architecture": "unknown (42)",
-            },
+            h100(compute_mode=9, architecture=42),
+            {"compute_mode": "unknown (9)", "architecture": "unknown (42)"},
             id="numbers without a name",
         ),
         pytest.param(h100(architecture=2**32 - 1), {"architecture": None}, id="no architecture"),
         pytest.param(h100(pstate=32), {"pstate": None}, id="no performance state"),
         pytest.param(
             h100(name=b"bad \xff\x1b[31mname", serial=b"\xc3("),
-            {
-                "name": "bad \N{REPLACEMENT CHARACTER}\x1b[31mname",
-                "serial": "\N{REPLACEMENT CHARACTER}(",
-            },
+            {"name": "bad \ufffd\x1b[31mname", "serial": "\ufffd("},
             id="escape sequences and broken UTF-8",
         ),
         pytest.param(
@@ -256,9 +214,8 @@ def test_what_the_driver_says_is_shown_as(
 def test_the_host_names_the_versions(opened: Furnish) -> None:
     room = opened(h100(), driver_version="580.65.06", cuda_version=13_010)
     host = room.sample().host
-    assert host.driver_version == "580.65.06"
-    assert host.library_version == "12.580.65.06"
-    assert host.cuda_version == "13.1"
+    versions = (host.driver_version, host.library_version, host.cuda_version)
+    assert versions == ("580.65.06", "12.580.65.06", "13.1")
     assert host.driver_since == pytest.approx(room.clock.time(), abs=0.2)
     assert host.memory_total
     assert host.cpu_count
@@ -266,23 +223,21 @@ def test_the_host_names_the_versions(opened: Furnish) -> None:
 
 def test_reserved_memory_is_not_used_memory(opened: Furnish) -> None:
     room = opened(h100(memory_used=5 * GIB))
-    gpu = room.gpu()
-    assert gpu.memory_used == 5 * GIB
-    assert gpu.memory_free is not None
-    assert gpu.memory_reserved == room.driver.cards[0].memory_reserved
-    assert gpu.memory_total == gpu.memory_used + gpu.memory_free + (gpu.memory_reserved or 0)
+    gpu, reserved = room.gpu(), room.card.memory_reserved
+    assert (gpu.memory_used, gpu.memory_reserved) == (5 * GIB, reserved)
+    assert gpu.memory_total == 5 * GIB + known(gpu.memory_free) + known(reserved)
 
 
 def test_energy_is_the_drivers_counter_in_joules(opened: Furnish) -> None:
     room = opened(h100(power_usage=300_000))
-    assert room.gpu().energy == pytest.approx(room.driver.cards[0].total("power_usage") / 1000)
+    assert room.gpu().energy == pytest.approx(room.card.total("power_usage") / 1000)
 
 
 # Paces
 
 
 def test_static_values_are_asked_once(opened: Furnish) -> None:
-    room = opened(*(h100() for _ in range(3)))
+    room = opened(*[h100()] * 3)
     room.samples(60)
     for function in (
         "nvmlDeviceGetName",
@@ -293,69 +248,59 @@ def test_static_values_are_asked_once(opened: Furnish) -> None:
         assert room.calls(function) in {3, 6, 12}, function
 
 
-def test_a_static_value_that_could_not_be_read_is_asked_again(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].fail("nvmlDeviceGetName", 999)
-    room.open()
+def test_a_static_value_that_could_not_be_read_is_asked_again(opened: Furnish) -> None:
+    room = opened(h100(), failing={"nvmlDeviceGetName": 999})
     assert room.gpu().name is None
-    room.driver.cards[0].heal()
+    room.card.heal()
     assert room.gpu(seconds=3).name == "NVIDIA H100 80GB HBM3"
 
 
 def test_fast_values_are_read_at_every_sample(opened: Furnish) -> None:
     room = opened(h100())
     for watts in (100, 200, 300):
-        room.driver.cards[0].power_usage = watts * 1000
+        room.card.power_usage = watts * 1000
         assert room.gpu().power_draw == watts
 
 
-def test_what_the_dashboard_does_not_show_is_read_once_a_second_unless_somebody_keeps_it(
-    opened: Furnish,
-) -> None:
+def test_what_nobody_shows_is_read_once_a_second_unless_somebody_keeps_it(opened: Furnish) -> None:
     room = opened(h100())
     kept = []
     for sample in range(21):
-        room.driver.cards[0].power_instant = sample * 1000
+        room.card.power_instant = sample * 1000
         kept.append(room.sample(full=sample >= 18).gpus[0].power_instant)
     assert kept == [0.0] * 10 + [10.0] * 8 + [18.0, 19.0, 20.0]
 
 
-def test_slow_values_follow_within_their_period(opened: Furnish) -> None:
-    room = opened(*(h100() for _ in range(8)))
-    room.sample()
+@pytest.mark.parametrize(
+    ("metric", "value", "field", "expected", "samples"),
+    [
+        ("power_limit_enforced", 500_000, "power_limit", 500.0, 21),
+        ("temperature_memory", 71, "temperature_memory", 71, 21),
+        ("persistence_mode", 0, "persistence_mode", False, 101),
+    ],
+)
+def test_slow_values_follow_within_their_period(
+    sampled: Furnish, metric: str, value: int, field: str, expected: object, samples: int
+) -> None:
+    room = sampled(*[h100()] * 8)
     for card in room.driver.cards:
-        card.power_limit_enforced = 500_000
-        card.temperature_memory = 71
-    snapshot = room.samples(21)
-    assert {gpu.power_limit for gpu in snapshot.gpus} == {500.0}
-    assert {gpu.temperature_memory for gpu in snapshot.gpus} == {71}
-
-
-def test_modes_follow_within_ten_seconds_and_are_asked_no_more_often(opened: Furnish) -> None:
-    room = opened(*(h100() for _ in range(8)))
-    room.sample()
-    for card in room.driver.cards:
-        card.persistence_mode = 0
+        setattr(card, metric, value)
     before = room.calls("nvmlDeviceGetPersistenceMode")
-    snapshot = room.samples(101)
-    assert {gpu.persistence_mode for gpu in snapshot.gpus} == {False}
-    assert room.calls("nvmlDeviceGetPersistenceMode") - before <= 2 * 8
+    assert {getattr(gpu, field) for gpu in room.samples(samples).gpus} == {expected}
+    assert room.calls("nvmlDeviceGetPersistenceMode") - before <= 2 * 8, "a mode hardly changes"
 
 
-def test_a_mode_that_was_not_told_is_asked_for_again_soon(furnish: Furnish) -> None:
-    room = furnish(h100())
-    card = room.driver.cards[0]
-    room.open()
-    room.sample()
-    card.persistence_mode = 0
-    card.fail("nvmlDeviceGetPersistenceMode", UNKNOWN)
+def test_a_mode_that_was_not_told_is_asked_for_again_soon(sampled: Furnish) -> None:
+    room = sampled(h100())
+    room.card.persistence_mode = 0
+    room.card.fail("nvmlDeviceGetPersistenceMode", Code.UNKNOWN)
     room.samples(120)
-    card.heal()
+    room.card.heal()
     assert room.gpu(7.0).persistence_mode is False
 
 
 def test_slow_questions_are_spread_over_the_samples(opened: Furnish) -> None:
-    room = opened(*(h100() for _ in range(8)))
+    room = opened(*[h100()] * 8)
     room.samples(5)
     slow = (
         "nvmlDeviceGetEnforcedPowerLimit",
@@ -371,21 +316,20 @@ def test_slow_questions_are_spread_over_the_samples(opened: Furnish) -> None:
     assert max(counts) <= 4
 
 
-def test_processes_are_listed_once_a_second(opened: Furnish) -> None:
+@pytest.mark.parametrize(
+    ("samples", "seconds", "lists"),
+    [pytest.param(31, 0.1, 4, id="once a second"), pytest.param(6, 1.0, 6, id="at slower samples")],
+)
+def test_how_often_processes_are_listed(
+    opened: Furnish, samples: int, seconds: float, lists: int
+) -> None:
     room = opened(h100())
-    room.samples(31)
-    assert 3 <= room.calls("nvmlDeviceGetComputeRunningProcesses_v3") <= 4
+    room.samples(samples, seconds)
+    assert room.calls("nvmlDeviceGetComputeRunningProcesses_v3") == lists
 
 
-def test_processes_are_listed_at_every_sample_that_is_slower(opened: Furnish) -> None:
-    room = opened(h100())
-    room.samples(6, seconds=1.0)
-    assert room.calls("nvmlDeviceGetComputeRunningProcesses_v3") == 6
-
-
-def test_fields_are_read_in_one_call_a_sample(opened: Furnish) -> None:
-    room = opened(h100())
-    room.sample()
+def test_fields_are_read_in_one_call_a_sample(sampled: Furnish) -> None:
+    room = sampled(h100())
     before = room.calls("nvmlDeviceGetFieldValues")
     room.samples(4, seconds=0.01)
     assert room.calls("nvmlDeviceGetFieldValues") - before == 4
@@ -415,39 +359,16 @@ class _NoLibrary:
     def call(self, *_: object) -> int:
         raise AssertionError
 
+    ask = text = call
+
     def prepared(self, *_: object) -> Callable[[], int]:
         return self.call
 
-    def reader(self, *_: object) -> Callable[[], int]:
-        return self.call
-
-    def ask(self, *_: object) -> tuple[int, object]:
-        raise AssertionError
-
-    def text(self, *_: object) -> tuple[int, str]:
-        raise AssertionError
-
-
-class BlockingClock(HandClock):
-    """Moves 20 ms with every call that blocks, which itself takes no time here."""
-
-    def __init__(self, cards: list[SimulatedCard]) -> None:
-        super().__init__()
-        for card in cards:
-            card.latency(PCIE, 0)
-        self._rows = [card._rows[FUNCTION_IDS[PCIE]] for card in cards]
-
-    def blocked(self) -> int:
-        return sum(row.calls for row in self._rows)
-
-    def monotonic(self) -> float:
-        return self.now + 0.020 * self.blocked()
+    reader = prepared
 
 
 @pytest.mark.parametrize("cards", [1, 2, 8])
-def test_ten_samples_a_second_hold_though_pcie_throughput_blocks(
-    furnish: Furnish, cards: int
-) -> None:
+def test_ten_samples_a_second_hold_though_pcie_calls_block(furnish: Furnish, cards: int) -> None:
     room = furnish(*(a100(pcie_rx=2_000, pcie_tx=1_000) for _ in range(cards)))
     clock = room.clock = BlockingClock(room.driver.cards)
     source = room.open()
@@ -468,14 +389,14 @@ def test_ten_samples_a_second_hold_though_pcie_throughput_blocks(
 
 
 def test_time_that_was_not_used_is_not_saved_for_a_burst(furnish: Furnish) -> None:
-    room = furnish(*(h100() for _ in range(8)))
+    room = furnish(*[h100()] * 8)
     clock = room.clock = BlockingClock(room.driver.cards)
     source = room.open()
     room.samples(100)
     assert clock.blocked() == 0, "these have counters"
     for card in room.driver.cards:
         for field in (197, 198):
-            card.fail_field(field, NOT_SUPPORTED)
+            card.fail_field(field, Code.NOT_SUPPORTED)
     for _ in range(100):
         before = clock.blocked()
         clock.now += 0.1
@@ -485,7 +406,7 @@ def test_time_that_was_not_used_is_not_saved_for_a_burst(furnish: Furnish) -> No
 
 
 def test_with_seconds_between_samples_nothing_waits_for_many_of_them(furnish: Furnish) -> None:
-    room = furnish(*(a100() for _ in range(8)))
+    room = furnish(*[a100()] * 8)
     clock = room.clock = BlockingClock(room.driver.cards)
     source = room.open()
     for _ in range(3):
@@ -495,22 +416,15 @@ def test_with_seconds_between_samples_nothing_waits_for_many_of_them(furnish: Fu
 
 
 def test_a_call_that_turns_out_dear_is_paid_from_the_same_purse(furnish: Furnish) -> None:
-    room = furnish(*(h100() for _ in range(8)))
-    function = "nvmlDeviceGetBAR1MemoryInfo"
-    rows = [card._rows[FUNCTION_IDS[function]] for card in room.driver.cards]
-
-    class Dear(HandClock):
-        def monotonic(self) -> float:
-            return self.now + 0.030 * sum(row.calls for row in rows)
-
-    room.clock = Dear()
+    room = furnish(*[h100()] * 8)
+    clock = room.clock = BlockingClock(room.driver.cards, "nvmlDeviceGetBAR1MemoryInfo", 0.030)
     source = room.open()
     source.sample()
-    before = room.calls(function)
+    before = clock.blocked()
     for _ in range(200):
-        room.clock.now += 0.1
+        clock.now += 0.1
         source.sample()
-    spent = 0.030 * (room.calls(function) - before)
+    spent = 0.030 * (clock.blocked() - before)
     assert 0 < spent <= 0.055 * (20 + spent)
 
 
@@ -519,28 +433,25 @@ def test_pcie_traffic_comes_from_counters_that_do_not_block(opened: Furnish) -> 
     assert room.gpu(0.0).unknown["pcie_rx"] is Unknown.NOT_READ
     room.driver.set_clock(14.0)
     gpu = room.gpu(4.0)
-    assert gpu.pcie_rx == pytest.approx(3_000_000)
-    assert gpu.pcie_tx == pytest.approx(500_000)
+    assert (gpu.pcie_rx, gpu.pcie_tx) == pytest.approx((3_000_000, 500_000))
     assert "pcie_rx" not in gpu.unknown
-    assert room.calls(PCIE) == 0
+    assert room.calls(PCIE_THROUGHPUT) == 0
 
 
 def test_a_counter_of_four_bytes_is_no_measure_of_traffic() -> None:
+    four, eight = pynvml.NVML_VALUE_TYPE_UNSIGNED_INT, pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG
+    counters = {138, 139, 197, 198, 202, 204}
     for reading in all_questions():
-        if isinstance(reading, FieldQuery) and reading.field in {138, 139, 197, 198, 202, 204}:
-            assert (
-                reading.keep(pynvml.NVML_VALUE_TYPE_UNSIGNED_INT, 5)
-                == pynvml.NVML_ERROR_NOT_SUPPORTED
-            )
-            assert reading.keep(pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG, 5) == pynvml.NVML_SUCCESS
+        if isinstance(reading, FieldQuery) and reading.field in counters:
+            assert reading.keep(four, 5) == Code.NOT_SUPPORTED
+            assert reading.keep(eight, 5) == pynvml.NVML_SUCCESS
 
 
 @pytest.mark.parametrize("model", [h100, b200], ids=["NVLink 4", "NVLink 5"])
 def test_nvlink_traffic_is_the_difference_of_two_counters(
-    opened: Furnish, model: Callable[..., Model]
+    sampled: Furnish, model: Callable[..., Model]
 ) -> None:
-    room = opened(model(nvlink_rx=8_192, nvlink_tx=1_024))
-    room.sample()
+    room = sampled(model(nvlink_rx=8_192, nvlink_tx=1_024))
     room.sample(2.1)
     room.driver.set_clock(12.0)
     gpu = room.gpu(2.0)
@@ -551,10 +462,10 @@ def test_nvlink_traffic_is_the_difference_of_two_counters(
 def test_nvlink_errors_are_replays_and_recoveries_of_all_links(opened: Furnish) -> None:
     room = opened(h100(nvlink_replays=7), b200(), rtx4090())
     assert room.gpu().nvlink_errors == 7
-    room.driver.cards[0].nvlink_recoveries = 2
-    h100_, b200_, rtx = room.sample(5.0).gpus
-    assert h100_.nvlink_errors == 9
-    for other in (b200_, rtx):
+    room.card.nvlink_recoveries = 2
+    counted, *others = room.sample(5.0).gpus
+    assert counted.nvlink_errors == 9
+    for other in others:
         assert other.nvlink_errors is None
         assert other.unknown["nvlink_errors"] is Unknown.NOT_SUPPORTED
 
@@ -565,8 +476,7 @@ def test_a_counter_that_went_back_gives_no_rate(opened: Furnish) -> None:
     room.samples(2, seconds=2.1)
     room.driver.set_clock(50.0)
     gpu = room.gpu(2.1)
-    assert gpu.nvlink_rx is None
-    assert gpu.unknown["nvlink_rx"] is Unknown.NOT_READ
+    assert (gpu.nvlink_rx, gpu.unknown["nvlink_rx"]) == (None, Unknown.NOT_READ)
     room.driver.set_clock(52.1)
     assert room.gpu(2.1).nvlink_rx == pytest.approx(8_192 * 1024, rel=1e-4)
 
@@ -574,27 +484,26 @@ def test_a_counter_that_went_back_gives_no_rate(opened: Furnish) -> None:
 def test_a_card_that_does_not_do_something_is_asked_once(opened: Furnish) -> None:
     room = opened(gb10(), h100())
     room.samples(60)
-    gb10_calls = room.driver.cards[0].calls()
-    assert gb10_calls["nvmlDeviceGetMemoryInfo_v2"].calls == 1
-    assert gb10_calls["nvmlDeviceGetMemoryInfo"].calls == 1
-    assert gb10_calls["nvmlDeviceGetFanSpeed"].calls == 1
-    assert room.driver.cards[1].calls()["nvmlDeviceGetMemoryInfo_v2"].calls == 60
+    memory = "nvmlDeviceGetMemoryInfo_v2"
+    for function in (memory, "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetFanSpeed"):
+        assert room.card.times(function) == 1
+    assert room.driver.cards[1].times(memory) == 60
 
 
 def test_a_snapshot_never_changes(opened: Furnish) -> None:
     room = opened(h100(memory_used=GIB))
     first = room.sample()
     unknown = dict(first.gpus[0].unknown)
-    room.driver.cards[0].memory_used = 2 * GIB
-    room.driver.cards[0].fail("nvmlDeviceGetClockInfo", NOT_SUPPORTED)
-    room.driver.cards[0].lost = True
+    room.card.memory_used = 2 * GIB
+    room.card.fail("nvmlDeviceGetClockInfo", Code.NOT_SUPPORTED)
+    room.card.lost = True
     room.samples(5)
     assert first.gpus[0].memory_used == GIB
     assert first.gpus[0].unknown == unknown
 
 
 def test_a_sample_of_eight_cards_asks_no_more_than_it_says(opened: Furnish) -> None:
-    room = opened(*(h100() for _ in range(8)))
+    room = opened(*[h100()] * 8)
     room.samples(30)
     room.driver.reset_counters()
     room.samples(100)
@@ -606,41 +515,28 @@ def test_a_sample_of_eight_cards_asks_no_more_than_it_says(opened: Furnish) -> N
 # Old drivers
 
 
-def without(room: Room, *functions: str) -> None:
-    """As with a library that lacks these symbols."""
-    for card in room.driver.cards:
-        for function in functions:
-            card.fail(function, FUNCTION_NOT_FOUND)
-
-
-def test_older_variants_are_asked_where_newer_ones_are_missing(furnish: Furnish) -> None:
+def test_older_variants_are_asked_where_newer_ones_are_missing(opened: Furnish) -> None:
     newer = [
         "nvmlDeviceGetTemperatureV",
         "nvmlDeviceGetCurrentClocksEventReasons",
         "nvmlDeviceGetPciInfo_v3",
     ]
-    assert set(newer) <= set(FUNCTIONS)
-    room = furnish(h100(temperature=61, clock_event_reasons=0x20))
-    without(room, *newer)
-    room.open()
+    card = h100(temperature=61, clock_event_reasons=0x20)
+    room = opened(card, failing=dict.fromkeys(newer, Code.FUNCTION_NOT_FOUND))
     for _ in range(2):
         gpu = room.gpu()
-        card = room.driver.cards[0]
-        assert gpu.temperature_gpu == 61
-        assert gpu.clock_event_reasons == 0x20
-        assert gpu.pci_bus_id == card.bus_id
-    for function in newer:
-        assert room.calls(function) == 1
+        assert (gpu.temperature_gpu, gpu.clock_event_reasons) == (61, 0x20)
+        assert gpu.pci_bus_id == room.card.bus_id
+    assert [room.calls(function) for function in newer] == [1, 1, 1]
 
 
 # Which cards
 
 
-def test_only_the_cards_that_were_chosen_are_read(furnish: Furnish) -> None:
-    room = furnish(*(h100() for _ in range(4)))
-    room.open(parse_selection("1,3"))
+def test_only_the_cards_that_were_chosen_are_read(opened: Furnish) -> None:
+    room = opened(*[h100()] * 4, selection=parse_selection("1,3"))
     assert [gpu.index for gpu in room.samples(30).gpus] == [1, 3]
-    assert not room.driver.cards[0].calls()
+    assert not room.card.calls()
     assert not room.driver.cards[2].calls()
 
 
@@ -651,10 +547,9 @@ def test_a_card_may_be_chosen_by_the_beginning_of_its_uuid(furnish: Furnish) -> 
     assert [gpu.uuid for gpu in room.sample().gpus] == [uuid]
 
 
-def test_a_choice_without_a_card_says_which_there_are(furnish: Furnish) -> None:
-    room = furnish(h100(), rtx4090())
+def test_a_choice_without_a_card_says_which_there_are(opened: Furnish) -> None:
     with pytest.raises(SourceError) as caught:
-        room.open(parse_selection("7"))
+        opened(h100(), rtx4090(), selection=parse_selection("7"))
     assert "There is no GPU 7" in caught.value.sentence
     assert caught.value.advice == "This machine has GPUs 0 to 1."
 
@@ -697,21 +592,24 @@ def test_time_inside_the_driver_is_counted(furnish: Furnish) -> None:
     for _ in range(9):
         room.clock.now += 0.1
         source.sample()
-    blocked = room.calls(PCIE)
+    blocked = room.calls(PCIE_THROUGHPUT)
     assert blocked
     assert source.driver_seconds == pytest.approx(0.020 * blocked)
 
 
+def output(room: Room, code: str) -> str:
+    """What a program prints on a machine whose first GPU this process uses."""
+    room.card.processes = [Owner(os.getpid(), memory=GIB)]
+    return run_program([sys.executable, "-c", code], room.driver.env(), check=True).stdout
+
+
 def test_a_sample_needs_neither_psutil_nor_what_the_binding_never_calls(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [Owner(os.getpid(), memory=GIB)]
     code = (
         "import sys; from gpumon.makers.machine import this_machine;"
         "source = this_machine(); source.open(); assert source.sample().processes; source.close();"
         "print({'ctypes.util', 'psutil', 'textual', 'rich'} & sys.modules.keys())"
     )
-    command = [sys.executable, "-c", code]
-    assert subprocess.check_output(command, env=room.driver.env(), text=True) == "set()\n"
+    assert output(furnish(h100()), code) == "set()\n"
 
 
 _STARVED = """
@@ -733,25 +631,17 @@ print(bool(missing), still_missing == missing, starved, LATER - sys.modules.keys
 """
 
 
-def test_a_lack_of_files_ends_no_sampling_and_what_needs_one_is_tried_again(
-    furnish: Furnish,
-) -> None:
-    room = furnish(h100(), h100())
-    room.driver.cards[0].processes = [Owner(os.getpid(), memory=GIB)]
-    command = [sys.executable, "-c", _STARVED]
-    said = subprocess.check_output(command, env=room.driver.env(), text=True)
-    assert said == "True True [2, 2, 2] set()\n"
+def test_a_lack_of_files_ends_no_sampling_and_who_needs_one_tries_again(furnish: Furnish) -> None:
+    assert output(furnish(h100(), h100()), _STARVED) == "True True [2, 2, 2] set()\n"
 
 
-def test_a_busy_machine_reads_as_it_is(furnish: Furnish) -> None:
-    room = furnish(*(h100(power_usage=Wave(600_000, 50_000, 3)) for _ in range(8)))
+def test_a_busy_machine_reads_as_it_is(opened: Furnish) -> None:
+    room = opened(*[h100(power_usage=Wave(600_000, 50_000, 3))] * 8)
     with owners(16) as started:
-        settle(room.driver, [process.pid for process in started])
-        room.open()
+        pids = [process.pid for process in started]
+        settle(room.driver, pids)
         snapshot = room.sample()
         for card, gpu in zip(room.driver.cards, snapshot.gpus, strict=True):
             assert gpu.memory_used == card.memory_used
             assert gpu.power_draw == (card.power_usage or 0) / 1000
-        assert {process.id.pid for process in snapshot.processes} == {
-            process.pid for process in started
-        }
+        assert {process.id.pid for process in snapshot.processes} == set(pids)

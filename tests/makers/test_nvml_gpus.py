@@ -6,31 +6,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.model.selection import parse_selection
+from gpumon.model.selection import ALL, GpuSelection, parse_selection
 from gpumon.model.snapshot import GpuStatus, MigInstance, Unknown
 from tests.driver import GIB, MIB, Mig, Owner, a100, gb10, h100, h100_mig, rtx4090
-from tests.makers.nvml_room import (
-    IN_USE,
-    LOST,
-    MEMORY,
-    NO_PERMISSION,
-    NOT_FOUND,
-    NOT_LOADED,
-    NOT_READY,
-    NOT_SUPPORTED,
-    RESOURCES,
-    UNKNOWN,
-    Room,
-)
+from tests.known import known
+from tests.makers.nvml_room import Code, Furnish, Room
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
     from gpumon.model.snapshot import Gpu
-    from tests.driver import Card
 
-    Furnish = Callable[..., Room]
+INSTANCE = "nvmlDeviceGetMigDeviceHandleByIndex"
+INSTANCE_ID = "nvmlDeviceGetGpuInstanceId"
+MEMORY_INFO = ("nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetMemoryInfo")
 
 
 # Come and gone
@@ -39,41 +26,35 @@ if TYPE_CHECKING:
 def test_a_card_that_comes_is_seen_within_seconds(opened: Furnish) -> None:
     room = opened(h100())
     assert len(room.samples(3).gpus) == 1
-    new = room.driver.add_card(rtx4090(), index=0)
-    snapshot = room.sample(2.1)
-    assert [gpu.uuid for gpu in snapshot.gpus] == [card.uuid for card in room.driver.cards]
-    assert snapshot.gpus[0].uuid == new.uuid
-    assert snapshot.gpus[0].power_draw is not None
-    assert [gpu.index for gpu in snapshot.gpus] == [0, 1]
+    room.driver.add_card(rtx4090(), index=0)
+    new, old = room.sample(2.1).gpus
+    assert [new.uuid, old.uuid] == [card.uuid for card in room.driver.cards]
+    assert (new.index, new.name, old.index) == (0, "NVIDIA GeForce RTX 4090", 1)
+    assert new.power_draw is not None
 
 
-def test_the_last_card_that_goes_leaves_a_word(opened: Furnish) -> None:
-    room = opened(h100())
+@pytest.mark.parametrize(
+    ("cards", "selection", "sentence"),
+    [(1, ALL, "no GPUs"), (2, parse_selection("1"), "none of the selected GPUs")],
+    ids=["of all", "of those that were chosen"],
+)
+def test_the_last_card_that_goes_leaves_a_word(
+    furnish: Furnish, cards: int, selection: GpuSelection, sentence: str
+) -> None:
+    room = furnish(*[h100()] * cards)
+    room.open(selection)
     room.sample()
-    room.driver.remove_card(0)
+    room.driver.remove_card(-1)
     snapshot = room.sample(2.1)
     assert snapshot.gpus == ()
-    assert snapshot.trouble is not None
-    assert "no GPUs" in snapshot.trouble.sentence
+    assert sentence in known(snapshot.trouble).sentence
     room.driver.add_card(h100())
     snapshot = room.sample(2.1)
-    assert snapshot.trouble is None
-    assert len(snapshot.gpus) == 1
+    assert (snapshot.trouble, len(snapshot.gpus)) == (None, 1)
 
 
-def test_a_chosen_card_that_goes_leaves_a_word(furnish: Furnish) -> None:
-    room = furnish(h100(), h100())
-    room.open(parse_selection("1"))
-    room.sample()
-    room.driver.remove_card(1)
-    trouble = room.sample(2.1).trouble
-    assert trouble is not None
-    assert "none of the selected GPUs" in trouble.sentence
-
-
-def test_what_is_known_of_a_card_stays_with_it_when_its_index_changes(opened: Furnish) -> None:
-    room = opened(h100(), a100(power_limit_enforced=333_000))
-    room.sample()
+def test_what_is_known_of_a_card_stays_with_it_when_its_index_changes(sampled: Furnish) -> None:
+    room = sampled(h100(), a100(power_limit_enforced=333_000))
     uuid = room.driver.cards[1].uuid
     room.driver.remove_card(0)
     room.sample()
@@ -81,17 +62,14 @@ def test_what_is_known_of_a_card_stays_with_it_when_its_index_changes(opened: Fu
     assert (gpu.uuid, gpu.index, gpu.power_limit) == (uuid, 0, 333.0)
 
 
-def test_a_card_that_fails_in_the_place_of_one_that_went_is_not_that_one(
-    opened: Furnish,
-) -> None:
-    room = opened(h100(), h100(), h100())
-    room.sample()
+def test_a_card_that_fails_in_the_place_of_one_that_went_is_not_that_one(sampled: Furnish) -> None:
+    room = sampled(h100(), h100(), h100())
     room.driver.remove_card(0)
-    room.driver.cards[0].fail("nvmlDeviceGetHandleByIndex_v2", UNKNOWN)
+    room.card.fail("nvmlDeviceGetHandleByIndex_v2", Code.UNKNOWN)
     failing, sound = room.sample(2.1).gpus
     assert (failing.uuid, failing.status) == ("index-0", GpuStatus.FAILING)
     assert (sound.uuid, sound.status) == (room.driver.cards[1].uuid, GpuStatus.OK)
-    room.driver.cards[0].heal()
+    room.card.heal()
     assert [gpu.uuid for gpu in room.sample(6).gpus] == [card.uuid for card in room.driver.cards]
 
 
@@ -111,8 +89,8 @@ def test_nvml_is_initialised_anew_when_the_kernel_has_other_cards(furnish: Furni
     room = furnish(h100())
     slots = room.proc / "driver/nvidia/gpus"
     (slots / "0000:19:00.0").mkdir(parents=True)
-    source = room.open(proc=str(room.proc))
-    first = source.sample()
+    room.open(proc=str(room.proc))
+    first = room.sample()
     before = room.calls("nvmlInit_v2")
     room.samples(30)
     assert room.calls("nvmlInit_v2") == before
@@ -128,125 +106,98 @@ def test_nvml_is_initialised_anew_when_the_kernel_has_other_cards(furnish: Furni
 
 
 class Bus:
-    """The part of ``/sys`` that says which cards sleep."""
+    """The part of ``/sys`` that says which cards sleep: a state for each card.
 
-    def __init__(self, room: Room) -> None:
-        self._devices = room.sys / "bus/pci/devices"
+    ``on`` is an active card that the kernel does not let sleep.
+    """
 
-    def add(self, card: Card, status: str, control: str = "auto") -> None:
-        folder = self._folder(card)
-        (folder / "power").mkdir(parents=True)
-        (folder / "vendor").write_text("0x10de\n")
-        (folder / "class").write_text("0x030200\n")
-        (folder / "power/control").write_text(f"{control}\n")
-        self.set(card, status)
+    def __init__(self, room: Room, *states: str) -> None:
+        self._folders = [
+            room.sys / "bus/pci/devices" / card.bus_id[4:].lower() for card in room.driver.cards
+        ]
+        for index, state in enumerate(states):
+            folder = self._folders[index]
+            (folder / "power").mkdir(parents=True)
+            (folder / "vendor").write_text("0x10de\n")
+            (folder / "class").write_text("0x030200\n")
+            (folder / "power/control").write_text(f"{'on' if state == 'on' else 'auto'}\n")
+            self.set("active" if state == "on" else state, index)
 
-    def set(self, card: Card, status: str) -> None:
-        (self._folder(card) / "power/runtime_status").write_text(f"{status}\n")
-
-    def _folder(self, card: Card) -> Path:
-        return self._devices / card.bus_id[4:].lower()
-
-
-def calls_of(card: Card) -> int:
-    return sum(spent.calls for spent in card.calls().values())
+    def set(self, status: str, index: int = 0) -> None:
+        (self._folders[index] / "power/runtime_status").write_text(f"{status}\n")
 
 
 def test_a_sleeping_card_is_not_woken_to_be_opened(furnish: Furnish) -> None:
     room = furnish(h100(), h100())
-    bus = Bus(room)
-    asleep, awake = room.driver.cards
-    bus.add(asleep, "suspended")
-    bus.add(awake, "active")
+    Bus(room, "suspended", "active")
     room.open()
     for snapshot in (room.sample(), room.samples(50)):
         first, second = snapshot.gpus
-        assert first.status is GpuStatus.ASLEEP
-        assert first.pci_bus_id == asleep.bus_id
+        assert (first.status, first.pci_bus_id) == (GpuStatus.ASLEEP, room.card.bus_id)
         assert first.unknown["memory_used"] is Unknown.ASLEEP
         assert second.status is GpuStatus.OK
-    assert calls_of(asleep) == 0
-
-
-def test_a_machine_whose_only_card_sleeps_can_be_opened(furnish: Furnish) -> None:
-    room = furnish(rtx4090())
-    Bus(room).add(room.driver.cards[0], "suspended")
-    room.open()
-    assert room.sample().trouble is None
-    assert calls_of(room.driver.cards[0]) == 0
+    assert not room.card.calls()
 
 
 def test_a_card_that_wakes_is_read(furnish: Furnish) -> None:
     room = furnish(rtx4090(memory_used=GIB))
-    bus, card = Bus(room), room.driver.cards[0]
-    bus.add(card, "suspended")
+    bus = Bus(room, "suspended")
     room.open()
-    room.sample()
-    bus.set(card, "active")
+    assert room.sample().trouble is None
+    assert not room.card.calls()
+    bus.set("active")
     gpu = room.gpu()
-    assert (gpu.status, gpu.uuid, gpu.memory_used) == (GpuStatus.OK, card.uuid, GIB)
+    assert (gpu.status, gpu.uuid, gpu.memory_used) == (GpuStatus.OK, room.card.uuid, GIB)
 
 
 def test_who_uses_a_card_that_wakes_is_read_at_once(furnish: Furnish) -> None:
-    room = furnish(rtx4090(), h100())
-    bus, card = Bus(room), room.driver.cards[0]
-    bus.add(card, "suspended")
-    bus.add(room.driver.cards[1], "active", control="on")
-    card.processes = [Owner(4_000_001, memory=GIB)]
+    room = furnish(rtx4090(), h100(), owners=[Owner(4_000_001, memory=GIB)])
+    bus = Bus(room, "suspended", "on")
     room.open()
     assert room.gpu().unknown["processes"] is Unknown.ASLEEP
-    bus.set(card, "active")
+    bus.set("active")
     snapshot = room.sample()
     assert "processes" not in snapshot.gpus[0].unknown
     assert [process.id.pid for process in snapshot.processes] == [4_000_001]
 
 
 def test_a_card_that_falls_asleep_is_left_alone_and_remembered(furnish: Furnish) -> None:
-    room = furnish(rtx4090(memory_used=GIB), h100())
-    bus, card = Bus(room), room.driver.cards[0]
-    bus.add(card, "active")
-    bus.add(room.driver.cards[1], "active", control="on")
-    card.processes = [Owner(4_000_001, memory=GIB)]
+    room = furnish(rtx4090(memory_used=GIB), h100(), owners=[Owner(4_000_001, memory=GIB)])
+    bus = Bus(room, "active", "on")
     room.open()
     room.samples(30)
-    bus.set(card, "suspended")
-    card.reset_counters()
+    bus.set("suspended")
+    room.card.reset_counters()
     fell_at = room.clock.time()
-    gpu = room.samples(40).gpus[0]
-    assert calls_of(card) == 0
-    assert gpu.status is GpuStatus.ASLEEP
+    snapshot = room.samples(40)
+    gpu = snapshot.gpus[0]
+    assert not room.card.calls()
+    assert (gpu.status, gpu.memory_used) == (GpuStatus.ASLEEP, None)
+    assert (gpu.uuid, gpu.name) == (room.card.uuid, "NVIDIA GeForce RTX 4090")
     assert gpu.status_since == pytest.approx(fell_at, abs=0.2)
-    assert (gpu.uuid, gpu.name) == (card.uuid, "NVIDIA GeForce RTX 4090")
-    assert gpu.memory_used is None
     assert gpu.unknown["power_draw"] is Unknown.ASLEEP
-    assert room.sample().processes == ()
-    bus.set(card, "active")
+    assert snapshot.processes == ()
+    bus.set("active")
     gpu = room.gpu()
     assert (gpu.status, gpu.memory_used) == (GpuStatus.OK, GIB)
     assert "power_draw" not in gpu.unknown
 
 
-def test_a_sleeping_card_that_was_seen_awake_keeps_its_uuid_over_a_reload(
-    furnish: Furnish,
-) -> None:
+def test_a_sleeping_card_that_was_seen_awake_keeps_its_uuid_over_a_reload(furnish: Furnish) -> None:
     room = furnish(rtx4090())
-    bus, card = Bus(room), room.driver.cards[0]
-    bus.add(card, "active")
+    bus = Bus(room, "active")
     room.open()
     room.samples(30)
-    bus.set(card, "suspended")
+    bus.set("suspended")
     room.driver.reload()
     gpu = room.gpu()
-    assert (gpu.status, gpu.uuid) == (GpuStatus.ASLEEP, card.uuid)
+    assert (gpu.status, gpu.uuid) == (GpuStatus.ASLEEP, room.card.uuid)
 
 
 def test_cards_that_cannot_be_told_apart_are_not_taken_for_sleeping(furnish: Furnish) -> None:
-    room = furnish(h100())
-    bus = Bus(room)
-    bus.add(room.driver.cards[0], "suspended")
-    hidden = room.driver.add_card(h100())
-    bus.add(hidden, "suspended")
-    room.driver.remove_card(hidden)
+    room = furnish(h100(), h100())
+    Bus(room, "suspended", "suspended")
+    room.driver.remove_card(1)
     room.open()
     assert room.gpu().status is GpuStatus.OK
 
@@ -254,16 +205,14 @@ def test_cards_that_cannot_be_told_apart_are_not_taken_for_sleeping(furnish: Fur
 # MIG
 
 
-def test_the_instances_of_a_card_are_its_children(furnish: Furnish) -> None:
-    room = furnish(h100_mig())
-    card = room.driver.cards[0]
-    card.mig[1].memory_used = 3 * GIB
-    room.open()
+def test_the_instances_of_a_card_are_its_children(opened: Furnish) -> None:
+    room = opened(h100_mig())
+    room.card.mig[1].memory_used = 3 * GIB
     gpu = room.gpu()
     assert gpu.mig_mode is True
     assert [instance.index for instance in gpu.mig] == [0, 1, 3], "a gap is no end"
     assert gpu.mig[1] == MigInstance(
-        uuid=gpu.mig[1].uuid,
+        uuid=room.card.mig[1].uuid.decode(),
         index=1,
         gpu_instance=5,
         compute_instance=0,
@@ -273,7 +222,6 @@ def test_the_instances_of_a_card_are_its_children(furnish: Furnish) -> None:
         memory_used=3 * GIB,
         memory_free=20_096 * MIB - 25 * MIB - 3 * GIB,
     )
-    assert gpu.mig[1].uuid == card.mig[1].uuid.decode()
 
 
 def test_a_card_cut_into_instances_has_no_utilisation_of_its_own(opened: Furnish) -> None:
@@ -285,111 +233,86 @@ def test_a_card_cut_into_instances_has_no_utilisation_of_its_own(opened: Furnish
     assert gpu.power_draw is not None
 
 
-def test_instances_that_change_are_followed(furnish: Furnish) -> None:
-    room = furnish(h100_mig())
-    card = room.driver.cards[0]
-    room.open()
+def test_instances_that_change_are_followed(opened: Furnish) -> None:
+    room = opened(h100_mig())
     assert len(room.gpu().mig) == 3
-    card.set_mig([Mig("7g.80gb", 0, 0, 80_000 * MIB, GIB)])
+    room.card.set_mig([Mig("7g.80gb", 0, 0, 80_000 * MIB, GIB)])
     (instance,) = room.gpu(2.1).mig
     assert (instance.profile, instance.memory_used) == ("7g.80gb", GIB)
-    card.mig[0].memory_used = 2 * GIB
+    room.card.mig[0].memory_used = 2 * GIB
     assert room.gpu(2.1).mig[0].memory_used == 2 * GIB
 
 
-def test_an_instance_without_details_is_still_there(furnish: Furnish) -> None:
-    room = furnish(h100_mig())
-    card = room.driver.cards[0]
-    for function in ("nvmlDeviceGetAttributes_v2", "nvmlDeviceGetGpuInstanceId"):
-        card.fail(function, NOT_SUPPORTED)
-    room.open()
-    (instance, *_) = room.gpu().mig
-    assert instance.multiprocessors is None
-    assert instance.gpu_instance is None
+def test_an_instance_without_details_is_still_there(opened: Furnish) -> None:
+    details = ("nvmlDeviceGetAttributes_v2", INSTANCE_ID)
+    (instance, *_) = (
+        opened(h100_mig(), failing=dict.fromkeys(details, Code.NOT_SUPPORTED)).gpu().mig
+    )
+    assert (instance.multiprocessors, instance.gpu_instance) == (None, None)
     assert instance.profile == "3g.40gb"
 
 
-@pytest.mark.parametrize("code", [999, 19])
-def test_details_of_an_instance_that_fail_for_a_moment_are_asked_again(
-    furnish: Furnish, code: int
-) -> None:
-    room = furnish(h100_mig())
-    card = room.driver.cards[0]
-    card.fail("nvmlDeviceGetGpuInstanceId", code)
-    room.open()
-    assert [one.gpu_instance for one in room.gpu().mig] == [None] * 3
-    card.heal()
-    room.sample(3)
-    assert [one.gpu_instance for one in room.gpu().mig] == [2, 5, 9]
+@pytest.mark.parametrize(
+    ("code", "calls"),
+    [
+        *((code, 4 * 3) for code in (Code.UNKNOWN, Code.IN_USE)),
+        *((code, 3) for code in (Code.NOT_SUPPORTED, Code.NO_PERMISSION)),  # Once for each.
+    ],
+)
+def test_details_that_fail_are_asked_again(opened: Furnish, code: int, calls: int) -> None:
+    room = opened(h100_mig(), failing={INSTANCE_ID: code})
+    gpu = room.samples(4, seconds=2.1).gpus[0]
+    assert [instance.gpu_instance for instance in gpu.mig] == [None] * 3
+    assert room.calls(INSTANCE_ID) == calls
+    room.card.heal()
+    gpu = room.samples(3, seconds=2.1).gpus[0]
+    assert [instance.gpu_instance for instance in gpu.mig] == [2, 5, 9]
 
 
-@pytest.mark.parametrize("code", [NOT_SUPPORTED, NO_PERMISSION])
-def test_details_of_an_instance_that_were_refused_are_asked_again_seldom(
-    furnish: Furnish, code: int
-) -> None:
-    room = furnish(h100_mig())
-    card = room.driver.cards[0]
-    card.fail("nvmlDeviceGetGpuInstanceId", code)
-    room.open()
-    room.samples(4, seconds=2.1)
-    assert room.calls("nvmlDeviceGetGpuInstanceId") == 3, "once for each"
-    card.heal()
-    room.samples(3, seconds=2.1)
-    assert [one.gpu_instance for one in room.gpu().mig] == [2, 5, 9]
-
-
-@pytest.mark.parametrize("code", [NOT_SUPPORTED, UNKNOWN])
-def test_used_memory_of_an_instance_never_contains_the_reserve(furnish: Furnish, code: int) -> None:
-    room = furnish(h100_mig())
-    card = room.driver.cards[0]
-    card.mig[1].memory_used = 3 * GIB
-    room.open()
+@pytest.mark.parametrize("code", [Code.NOT_SUPPORTED, Code.UNKNOWN])
+def test_used_memory_of_an_instance_never_contains_the_reserve(opened: Furnish, code: int) -> None:
+    room = opened(h100_mig())
+    room.card.mig[1].memory_used = 3 * GIB
     room.sample()
-    card.fail("nvmlDeviceGetMemoryInfo_v2", code)
+    room.card.fail("nvmlDeviceGetMemoryInfo_v2", code)
     assert room.gpu(2.1).mig[1].memory_used is None
-    card.heal()
+    room.card.heal()
     assert room.gpu(2.1).mig[1].memory_used == 3 * GIB
 
 
-def test_a_card_without_instances_yet_has_none(furnish: Furnish) -> None:
-    room = furnish(h100_mig())
-    room.driver.cards[0].fail("nvmlDeviceGetMigDeviceHandleByIndex", NOT_FOUND)
-    room.open()
-    gpu = room.gpu()
+def test_a_card_without_instances_yet_has_none(opened: Furnish) -> None:
+    gpu = opened(h100_mig(), failing={INSTANCE: Code.NOT_FOUND}).gpu()
     assert (gpu.mig, gpu.mig_mode, gpu.status) == ((), True, GpuStatus.OK)
 
 
-@pytest.mark.parametrize("code", [UNKNOWN, IN_USE, MEMORY, RESOURCES, NOT_READY])
-@pytest.mark.parametrize("function", ["nvmlDeviceGetMigDeviceHandleByIndex", "nvmlDeviceGetUUID"])
-def test_an_instance_that_fails_for_a_moment_stays(
-    opened: Furnish, function: str, code: int
-) -> None:
+@pytest.mark.parametrize(
+    "code", [Code.UNKNOWN, Code.IN_USE, Code.MEMORY, Code.RESOURCES, Code.NOT_READY]
+)
+@pytest.mark.parametrize("function", [INSTANCE, "nvmlDeviceGetUUID"])
+def test_instances_that_fail_for_a_moment_stay(opened: Furnish, function: str, code: int) -> None:
     room = opened(h100_mig())
     before = room.gpu().mig
-    room.driver.cards[0].fail(function, code)
+    room.card.fail(function, code)
     gpu = room.gpu(2.1)
-    assert gpu.mig == before
-    assert gpu.status is GpuStatus.OK
+    assert (gpu.mig, gpu.status) == (before, GpuStatus.OK)
 
 
-def test_a_card_that_is_lost_while_its_instances_are_listed_is_lost(opened: Furnish) -> None:
-    room = opened(h100_mig(), h100())
-    room.sample()
-    room.driver.cards[0].fail("nvmlDeviceGetMigDeviceHandleByIndex", LOST)
+def test_a_card_that_is_lost_while_its_instances_are_listed_is_lost(sampled: Furnish) -> None:
+    room = sampled(h100_mig(), h100())
+    room.card.fail(INSTANCE, Code.LOST)
     assert room.gpu(2.1).status is GpuStatus.LOST
 
 
-def test_a_driver_that_goes_while_instances_are_listed_is_trouble(opened: Furnish) -> None:
-    room = opened(h100_mig())
-    room.sample()
-    room.driver.cards[0].fail("nvmlDeviceGetMigDeviceHandleByIndex", NOT_LOADED)
+def test_a_driver_that_goes_while_instances_are_listed_is_trouble(sampled: Furnish) -> None:
+    room = sampled(h100_mig())
+    room.card.fail(INSTANCE, Code.NOT_LOADED)
     assert room.sample(2.1).trouble is not None
 
 
 def test_switching_mig_voids_what_was_learned(opened: Furnish) -> None:
     room = opened(h100_mig(utilization_gpu=50))
     assert room.gpu().utilization_gpu is None
-    room.driver.cards[0].mig_mode = 0
+    room.card.mig_mode = 0
     gpu = room.samples(3, seconds=2.1).gpus[0]
     assert gpu.mig == ()
     assert gpu.utilization_gpu == 50
@@ -404,19 +327,14 @@ def unified(room: Room) -> Gpu:
     return room.samples(2, seconds=1.0).gpus[0]
 
 
-def test_a_chip_without_memory_of_its_own_shows_the_hosts_as_unified(furnish: Furnish) -> None:
-    room = furnish(gb10())
-    room.driver.cards[0].processes = [Owner(4_000_001, memory=GIB), Owner(4_000_002, memory=GIB)]
-    room.open()
+def test_a_chip_without_memory_of_its_own_shows_the_hosts_as_unified(opened: Furnish) -> None:
+    room = opened(gb10(), owners=[Owner(4_000_001, memory=GIB), Owner(4_000_002, memory=GIB)])
     gpu = unified(room)
     host = room.sample().host
     assert gpu.memory_unified is True
     assert gpu.memory_used == 2 * GIB, "what the chip uses, not what the host does"
-    assert gpu.memory_total == host.memory_total
-    assert host.memory_total is not None
-    assert host.memory_used is not None
-    assert gpu.memory_free is not None
-    assert gpu.memory_free + host.memory_used == host.memory_total
+    assert gpu.memory_total == known(host.memory_total)
+    assert known(gpu.memory_free) + known(host.memory_used) == host.memory_total
     assert gpu.memory_reserved is None
     assert gpu.unknown["memory_reserved"] is Unknown.NOT_SUPPORTED
     assert "memory_used" not in gpu.unknown
@@ -429,29 +347,24 @@ def test_a_chip_that_tells_a_total_of_zero_has_no_memory_of_its_own(opened: Furn
     assert gpu.memory_used == 0
 
 
-def test_memory_of_a_process_that_is_unknown_makes_the_sum_unknown(furnish: Furnish) -> None:
-    room = furnish(gb10())
-    room.driver.cards[0].processes = [Owner(4_000_001, memory=GIB), Owner(4_000_002, memory=None)]
-    room.open()
-    gpu = unified(room)
+def test_memory_of_a_process_that_is_unknown_makes_the_sum_unknown(opened: Furnish) -> None:
+    owners = [Owner(4_000_001, memory=GIB), Owner(4_000_002, memory=None)]
+    gpu = unified(opened(gb10(), owners=owners))
     assert gpu.memory_used is None
     assert gpu.memory_total is not None
 
 
 @pytest.mark.parametrize(
     ("code", "reason"),
-    [(NOT_SUPPORTED, Unknown.NOT_SUPPORTED), (NO_PERMISSION, Unknown.NO_PERMISSION)],
+    [
+        (Code.NOT_SUPPORTED, Unknown.NOT_SUPPORTED),
+        (Code.NO_PERMISSION, Unknown.NO_PERMISSION),
+    ],
 )
-def test_memory_of_processes_nobody_lists_is_unknown(
-    furnish: Furnish, code: int, reason: Unknown
-) -> None:
-    room = furnish(gb10())
-    for version in ("_v3", "_v2", ""):
-        room.driver.cards[0].fail(f"nvmlDeviceGetComputeRunningProcesses{version}", code)
-    room.open()
-    gpu = unified(room)
-    assert gpu.memory_used is None
-    assert gpu.unknown["memory_used"] is reason
+def test_memory_that_nobody_lists_is_unknown(opened: Furnish, code: int, reason: Unknown) -> None:
+    lists = [f"nvmlDeviceGetComputeRunningProcesses{version}" for version in ("_v3", "_v2", "")]
+    gpu = unified(opened(gb10(), failing=dict.fromkeys(lists, code)))
+    assert (gpu.memory_used, gpu.unknown["memory_used"]) == (None, reason)
     assert gpu.memory_total is not None
     assert "memory_total" not in gpu.unknown
 
@@ -470,43 +383,30 @@ def test_a_card_with_memory_of_its_own_beside_a_coherent_host_keeps_it(opened: F
     assert (gpu.memory_unified, gpu.memory_used) == (False, GIB)
 
 
-def test_a_chip_that_tells_what_it_is_later_is_unified_then(furnish: Furnish) -> None:
-    room = furnish(gb10())
-    room.driver.cards[0].fail("nvmlDeviceGetCudaComputeCapability", NOT_SUPPORTED)
-    room.open()
+def test_a_chip_that_tells_what_it_is_later_is_unified_then(opened: Furnish) -> None:
+    room = opened(gb10(), failing={"nvmlDeviceGetCudaComputeCapability": Code.NOT_SUPPORTED})
     assert unified(room).memory_total is None
-    room.driver.cards[0].heal()
+    room.card.heal()
     assert room.samples(15, seconds=1.0).gpus[0].memory_unified is True
 
 
-def test_the_memory_of_a_unified_chip_stays_while_the_driver_refuses_it_again(
-    furnish: Furnish,
-) -> None:
-    room = furnish(gb10())
-    room.driver.cards[0].processes = [Owner(4_000_001, memory=GIB)]
-    room.open()
+def test_the_memory_of_a_unified_chip_stays_while_the_driver_refuses_again(opened: Furnish) -> None:
+    room = opened(gb10(), owners=[Owner(4_000_001, memory=GIB)])
     unified(room)
     before = room.calls("nvmlDeviceGetMemoryInfo_v2")
     assert {room.gpu().memory_used for _ in range(800)} == {GIB}
     assert room.calls("nvmlDeviceGetMemoryInfo_v2") > before
 
 
-def test_memory_that_is_refused_at_first_is_not_unified(furnish: Furnish) -> None:
-    room = furnish(h100(memory_used=GIB, compute_capability_major=8, compute_capability_minor=7))
-    for version in ("_v2", ""):
-        room.driver.cards[0].fail(f"nvmlDeviceGetMemoryInfo{version}", NOT_SUPPORTED)
-    room.open()
+def test_memory_that_is_refused_at_first_is_not_unified(opened: Furnish) -> None:
+    model = h100(memory_used=GIB, compute_capability_major=8, compute_capability_minor=7)
+    room = opened(model, failing=dict.fromkeys(MEMORY_INFO, Code.NOT_SUPPORTED))
     assert unified(room).memory_unified is True
-    room.driver.cards[0].heal()
+    room.card.heal()
     gpu = room.samples(20, seconds=1.0).gpus[0]
     assert (gpu.memory_unified, gpu.memory_used) == (False, GIB)
 
 
-def test_memory_that_fails_to_be_told_is_not_unified(furnish: Furnish) -> None:
-    room = furnish(gb10())
-    for version in ("_v2", ""):
-        room.driver.cards[0].fail(f"nvmlDeviceGetMemoryInfo{version}", UNKNOWN)
-    room.open()
-    gpu = unified(room)
-    assert gpu.memory_unified is None
-    assert gpu.memory_total is None
+def test_memory_that_fails_to_be_told_is_not_unified(opened: Furnish) -> None:
+    gpu = unified(opened(gb10(), failing=dict.fromkeys(MEMORY_INFO, Code.UNKNOWN)))
+    assert (gpu.memory_unified, gpu.memory_total) == (None, None)

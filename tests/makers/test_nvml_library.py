@@ -14,50 +14,41 @@ import pytest
 from gpumon.makers.nvidia import library, xids
 from gpumon.makers.nvidia.library import Library, load_library
 from gpumon.makers.nvidia.xids import THREAD, EventXidWatcher, XidReports
-from gpumon.makers.source import CallGivenUpError, SourceError
+from gpumon.makers.source import SourceError
 from gpumon.model.snapshot import GpuStatus
 from gpumon.system.system import SystemClock
 from tests.absent import ABSENT
 from tests.driver import FUNCTIONS, GIB, Driver, Owner, h100
+from tests.makers.hanging import Hanging, wait_until
 from tests.makers.nvml_room import (
-    LOST,
-    MEMORY,
-    NOT_SUPPORTED,
-    UNKNOWN,
+    Code,
+    Furnish,
     Room,
     join_watchers,
     replace_function,
     sample_elsewhere,
+    sampling,
 )
 from tests.nvml_source import NvmlSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from gpumon.makers.source import Call
+    from tests.driver import Model
 
-    Furnish = Callable[..., Room]
-    WaitForXids = Callable[..., tuple[Room, "Waiting"]]
+    Listening = Callable[..., tuple[Room, "Waiting"]]
 
-DEADLINE = 60.0
-
-
-def wait_until(true: Callable[[], object]) -> None:
-    deadline = time.monotonic() + DEADLINE
-    while not true():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.001)
+POWER = "nvmlDeviceGetPowerUsage"
 
 
 def test_a_missing_function_is_a_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pynvml, "nvmlLib", object())
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     library = Library(SystemClock())
-    assert library.call(None, "nvmlNoSuchThing") == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
-    assert library.call(None, "nvmlNoSuchThing", 1, 2) == pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
+    assert library.call(None, "nvmlNoSuchThing") == Code.FUNCTION_NOT_FOUND
+    assert library.call(None, "nvmlNoSuchThing", 1, 2) == Code.FUNCTION_NOT_FOUND
     assert not library.has("nvmlNoSuchThing")
-    missing = pynvml.NVML_ERROR_FUNCTION_NOT_FOUND
-    assert library.ask(None, pynvml.nvmlGpmSampleAlloc) == (missing, None)
+    assert library.ask(None, pynvml.nvmlGpmSampleAlloc) == (Code.FUNCTION_NOT_FOUND, None)
 
 
 def test_a_machine_without_the_library_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,25 +73,18 @@ def test_the_library_of_wsl_is_found_where_the_linker_does_not_look(
 
 
 def test_a_driver_before_all_versions_of_calls_is_read_as_far_as_it_goes() -> None:
-    newer = [name for name in FUNCTIONS if name.endswith("_v3")]
-    newer += [
-        "nvmlDeviceGetMemoryInfo_v2",
-        "nvmlDeviceGetComputeRunningProcesses_v2",
-        "nvmlDeviceGetGraphicsRunningProcesses_v2",
-        "nvmlDeviceGetMPSComputeRunningProcesses",
-        "nvmlDeviceGetMPSComputeRunningProcesses_v2",
-        "nvmlDeviceGetTemperatureV",
-        "nvmlDeviceGetMarginTemperature",
-        "nvmlDeviceGetCurrentClocksEventReasons",
-        "nvmlDeviceGetFieldValues",
-        "nvmlDeviceGetMigMode",
-        "nvmlDeviceGetProcessUtilization",
-        "nvmlDeviceGetArchitecture",
-        "nvmlDeviceGetFanSpeed_v2",
-        "nvmlDeviceGetRemappedRows",
+    newer = (
+        *("MemoryInfo_v2", "ComputeRunningProcesses_v2", "GraphicsRunningProcesses_v2"),
+        *("MPSComputeRunningProcesses", "MPSComputeRunningProcesses_v2", "TemperatureV"),
+        *("MarginTemperature", "CurrentClocksEventReasons", "FieldValues", "MigMode"),
+        *("ProcessUtilization", "Architecture", "FanSpeed_v2", "RemappedRows"),
+    )
+    without = [
+        *(name for name in FUNCTIONS if name.endswith("_v3")),
+        *(f"nvmlDeviceGet{name}" for name in newer),
         "nvmlEventSetWait_v2",
     ]
-    with Driver([h100(memory_used=GIB, temperature=51)], without=newer) as driver:
+    with Driver([h100(memory_used=GIB, temperature=51)], without=without) as driver:
         driver.cards[0].processes = [Owner(4_000_001, memory=GIB)]
         snapshot = sample_elsewhere(driver)
         reserved = driver.cards[0].memory_reserved or 0
@@ -108,17 +92,14 @@ def test_a_driver_before_all_versions_of_calls_is_read_as_far_as_it_goes() -> No
     assert gpu["status"] == "ok"
     # The first version counts what the driver keeps for itself as used.
     assert gpu["memory_used"] == GIB + reserved
-    assert gpu["memory_reserved"] is None
-    assert gpu["unknown"]["memory_reserved"] == "not supported"
     assert "memory_used" not in gpu["unknown"]
-    assert gpu["temperature_gpu"] == 51
+    assert (gpu["memory_reserved"], gpu["temperature_gpu"]) == (None, 51)
     assert gpu["pci_bus_id"].endswith(":00.0")
     assert gpu["clock_event_reasons"] == 1
-    assert gpu["unknown"]["power_instant"] == "not supported"
-    assert gpu["unknown"]["architecture"] == "not supported"
-    (process,) = snapshot["processes"]
-    assert process["uses"][0]["memory_used"] == GIB
-    assert "sm" not in process["uses"][0] or process["uses"][0]["sm"] is None
+    for field in ("memory_reserved", "power_instant", "architecture"):
+        assert gpu["unknown"][field] == "not supported"
+    ((use,),) = (process["uses"] for process in snapshot["processes"])
+    assert (use["memory_used"], use.get("sm")) == (GIB, None)
 
 
 def test_without_a_driver_behind_the_library_it_says_so() -> None:
@@ -127,81 +108,26 @@ def test_without_a_driver_behind_the_library_it_says_so() -> None:
     assert "not loaded" in answer["sentence"]
 
 
-def test_a_call_that_hangs_can_be_seen_from_outside(furnish: Furnish) -> None:
-    room = furnish(h100(), h100())
-    source = room.open()
+def test_a_call_that_hangs_can_be_seen_from_outside_until_it_returns(opened: Furnish) -> None:
+    room = opened(h100(), h100())
+    (source,) = room.sources
     room.sample()
-    card = room.driver.cards[1]
-    card.hang("nvmlDeviceGetPowerUsage")
-    began = room.clock.now
-    sampling = threading.Thread(target=source.sample, daemon=True)
-    sampling.start()
-
-    def hangs() -> bool:
-        call = source.current_call
-        return call is not None and (call.gpu_uuid, call.function) == (
-            card.uuid,
-            "nvmlDeviceGetPowerUsage",
-        )
-
-    wait_until(hangs)
-    call = source.current_call
-    assert call is not None
-    assert call.since == began
-    assert sampling.is_alive()
-    card.release()
-    sampling.join(DEADLINE)
+    hanging = sampling(room, room.driver.cards[1])
+    assert hanging.call.since == room.clock.now
+    assert hanging.thread.is_alive()
+    hanging.goes_on()
     assert source.current_call is None
+    assert not source.give_up(hanging.call), "it returned"
     assert room.gpu(index=1).status is GpuStatus.OK
 
 
-class Hanging:
-    """A thread that hangs in a call of the source.
-
-    Args:
-        source: Whose.
-        work: What the thread does.
-        asked: Which call it hangs in: the card and the function.
-    """
-
-    def __init__(
-        self, source: NvmlSource, work: Callable[[], object], asked: tuple[str | None, str]
-    ) -> None:
-        self._work = work
-        self.ended_by: BaseException | None = None
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-        seen: list[Call | None] = []
-
-        def hangs() -> bool:
-            call = source.current_call
-            seen[:] = [call]
-            return call is not None and (call.gpu_uuid, call.function) == asked
-
-        wait_until(hangs)
-        (call,) = seen
-        assert call is not None
-        self.call = call
-
-    def _run(self) -> None:
-        try:
-            self._work()
-        except CallGivenUpError as given_up:
-            self.ended_by = given_up
-
-    def returns(self) -> None:
-        self.thread.join(DEADLINE)
-        assert isinstance(self.ended_by, CallGivenUpError)
-
-
-def test_a_card_that_is_given_up_is_left_alone_until_its_call_returns(furnish: Furnish) -> None:
-    room = furnish(h100(), h100(power_usage=250_000))
-    source = room.open()
+def test_a_card_that_is_given_up_is_left_alone_until_its_call_returns(opened: Furnish) -> None:
+    room = opened(h100(), h100(power_usage=250_000))
+    (source,) = room.sources
     room.sample()
     card = room.driver.cards[1]
-    card.hang("nvmlDeviceGetPowerUsage")
     room.clock.now += 0.1
-    hanging = Hanging(source, source.sample, (card.uuid, "nvmlDeviceGetPowerUsage"))
+    hanging = sampling(room, card)
     assert source.give_up(hanging.call)
     assert not source.give_up(hanging.call), "it is given up already"
     # A thread of its own makes this call.
@@ -214,88 +140,67 @@ def test_a_card_that_is_given_up_is_left_alone_until_its_call_returns(furnish: F
     assert given_up.power_draw == 250.0, "what was known of it"
     assert given_up.status_since == pytest.approx(room.clock.time() - 30, abs=0.2)
     assert not card.calls()
-    card.release()
-    hanging.returns()
+    hanging.ends()
     assert room.gpu(index=1).status is GpuStatus.OK
-    card.hang("nvmlDeviceGetUtilizationRates")
-    again = Hanging(source, source.sample, (card.uuid, "nvmlDeviceGetUtilizationRates"))
+    again = sampling(room, card, "nvmlDeviceGetUtilizationRates")
     assert source.give_up(again.call)
-    assert room.gpu(index=1).status is GpuStatus.NO_ANSWER
-    assert room.gpu(index=1).status is GpuStatus.NO_ANSWER
-    card.release()
-    again.returns()
+    for _ in range(2):
+        assert room.gpu(index=1).status is GpuStatus.NO_ANSWER
+    again.ends()
 
 
 @pytest.mark.parametrize("function", ["nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetUUID"])
 def test_a_start_that_is_given_up_is_gone_on_with(furnish: Furnish, function: str) -> None:
     room = furnish(h100(), h100(), h100())
+    source = room.new_source()
     card = room.driver.cards[1]
     card.hang(function)
-    source = room.new_source()
-    hanging = Hanging(source, source.open, ("index-1", function))
+    hanging = Hanging(source, source.open, "index-1", function, card.release)
     assert source.give_up(hanging.call)
     source.open()
     statuses = [gpu.status for gpu in room.sample().gpus]
     assert statuses == [GpuStatus.OK, GpuStatus.NO_ANSWER, GpuStatus.OK]
     room.samples(10)
     rare = "nvmlDeviceGetEncoderUtilization"
-    before = room.driver.cards[0].times(rare)
+    before = room.card.times(rare)
     room.samples(20, seconds=1.0)
-    assert room.driver.cards[0].times(rare) - before == pytest.approx(10, abs=1), "asked once"
-    card.release()
-    hanging.returns()
-    gpus = room.sample().gpus
-    assert [(gpu.uuid, gpu.status) for gpu in gpus] == [
-        (one.uuid, GpuStatus.OK) for one in room.driver.cards
+    assert room.card.times(rare) - before == pytest.approx(10, abs=1), "asked once"
+    hanging.ends()
+    assert [(gpu.uuid, gpu.status) for gpu in room.sample().gpus] == [
+        (card.uuid, GpuStatus.OK) for card in room.driver.cards
     ]
     assert room.calls("nvmlSystemGetDriverVersion") == 1
 
 
-def test_the_library_stays_for_a_thread_that_hangs_in_it(furnish: Furnish) -> None:
-    room = furnish(h100())
-    source = room.open()
+def test_the_library_stays_for_a_thread_that_hangs_in_it(opened: Furnish) -> None:
+    room = opened(h100())
+    (source,) = room.sources
     room.sample()
-    card = room.driver.cards[0]
-    card.hang("nvmlDeviceGetPowerUsage")
-    hanging = Hanging(source, source.sample, (card.uuid, "nvmlDeviceGetPowerUsage"))
+    hanging = sampling(room, room.card)
     assert source.give_up(hanging.call)
     source.close()
     join_watchers()
     assert room.calls("nvmlShutdown") == 1, "that of the thread that waits for XIDs"
-    card.release()
-    hanging.returns()
+    hanging.ends()
 
 
-def test_a_call_that_returned_or_asks_no_card_is_not_given_up(furnish: Furnish) -> None:
-    room = furnish(h100())
-    source = room.open()
-    card = room.driver.cards[0]
-    card.hang("nvmlDeviceGetPowerUsage")
-    hanging = Hanging(source, source.sample, (card.uuid, "nvmlDeviceGetPowerUsage"))
-    card.release()
-    hanging.thread.join(DEADLINE)
-    assert not source.give_up(hanging.call)
-    room.driver.system.hang("nvmlDeviceGetCount_v2")
+def test_a_call_that_asks_no_card_is_not_given_up(opened: Furnish) -> None:
+    room = opened(h100())
+    (source,) = room.sources
     room.clock.now += 5
-    hanging = Hanging(source, source.sample, (None, "nvmlDeviceGetCount_v2"))
+    system, function = room.driver.system, "nvmlDeviceGetCount_v2"
+    system.hang(function)
+    hanging = Hanging(source, source.sample, None, function, system.release)
     assert not source.give_up(hanging.call)
-    room.driver.system.release()
-    hanging.thread.join(DEADLINE)
+    hanging.goes_on()
     assert room.gpu().status is GpuStatus.OK
 
 
 def test_a_hanging_start_names_the_call(furnish: Furnish) -> None:
     room = furnish(h100())
-    room.driver.system.hang("nvmlInit_v2")
     source = room.new_source()
-    opening = threading.Thread(target=source.open, daemon=True)
-    opening.start()
-    wait_until(lambda: source.current_call)
-    call = source.current_call
-    assert call is not None
-    assert (call.gpu_uuid, call.function) == (None, "nvmlInit_v2")
-    room.driver.system.release()
-    opening.join(DEADLINE)
+    room.driver.system.hang("nvmlInit_v2")
+    Hanging(source, source.open, None, "nvmlInit_v2", room.driver.system.release).goes_on()
     assert room.sample().gpus
 
 
@@ -306,79 +211,74 @@ def test_a_text_that_is_no_utf8_is_no_error(furnish: Furnish) -> None:
     assert not library.call(None, "nvmlInit_v2")
     code, handle = library.ask(None, pynvml.nvmlDeviceGetHandleByIndex, 0)
     assert not code
-    assert library.text(None, pynvml.nvmlDeviceGetName, handle) == (
-        0,
-        2 * "\N{REPLACEMENT CHARACTER}",
-    )
+    name = library.text(None, pynvml.nvmlDeviceGetName, handle)
+    assert name == (0, 2 * "\N{REPLACEMENT CHARACTER}")
     assert room.calls("nvmlDeviceGetName") == 1
 
 
 # XIDs
 
 
-def test_an_xid_is_told_with_its_card_and_its_time(furnish: Furnish) -> None:
-    room = furnish(h100(), h100())
-    source = room.open()
-    first, second = room.sample().gpus
-    assert first.xid is second.xid is None
-    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 2)
-    room.driver.cards[1].xid(48)
-    wait_until(lambda: source.sample().gpus[1].xid == 48)
+def report_xid(room: Room, number: int, index: int = 0) -> None:
+    """Let a card report an XID, which a sample soon has."""
+    room.driver.cards[index].xid(number)
+    wait_until(lambda: room.gpu(0.0, index).xid == number)
+
+
+@pytest.fixture
+def registered(opened: Furnish) -> Furnish:
+    """Makes a room as `opened` does, whose cards are waited for."""
+
+    def make(*models: Model) -> Room:
+        room = opened(*models)
+        room.sample()
+        room.until_registered(len(models))
+        return room
+
+    return make
+
+
+def test_an_xid_is_told_with_its_card_and_its_time(registered: Furnish) -> None:
+    room = registered(h100(), h100())
+    assert [gpu.xid for gpu in room.sample().gpus] == [None, None]
+    report_xid(room, 48, 1)
     first, second = room.sample(60).gpus
     assert first.xid is None
     assert second.xid_at == pytest.approx(room.clock.time() - 60, abs=0.2)
-    room.driver.cards[1].xid(79)
-    wait_until(lambda: source.sample().gpus[1].xid == 79)
-    assert source.sample().gpus[1].xid_at == pytest.approx(room.clock.time(), abs=0.2)
+    report_xid(room, 79, 1)
+    assert room.gpu(0.0, 1).xid_at == pytest.approx(room.clock.time(), abs=0.2)
 
 
-def test_the_last_xid_of_a_card_outlives_the_card(furnish: Furnish) -> None:
-    room = furnish(h100(), h100())
-    source = room.open()
-    room.sample()
-    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 2)
-    room.driver.cards[0].xid(79)
-    wait_until(lambda: source.sample().gpus[0].xid == 79)
-    room.driver.cards[0].lost = True
+def test_the_last_xid_of_a_card_outlives_the_card(registered: Furnish) -> None:
+    room = registered(h100(), h100())
+    report_xid(room, 79)
+    room.card.lost = True
     gpu = room.gpu()
     assert (gpu.status, gpu.xid) == (GpuStatus.LOST, 79)
     wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") >= 3)
-    room.driver.cards[1].xid(31)
-    wait_until(lambda: source.sample().gpus[1].xid == 31)
-    assert source.sample().gpus[0].xid == 79
+    report_xid(room, 31, 1)
+    assert room.gpu(0.0).xid == 79
 
 
-def test_xids_are_told_after_the_driver_was_loaded_anew(furnish: Furnish) -> None:
-    room, source = waited_for(furnish)
-    room.driver.cards[0].xid(13)
-    wait_until(lambda: source.sample().gpus[0].xid == 13)
+def test_xids_are_told_after_the_driver_was_loaded_anew(registered: Furnish) -> None:
+    room = registered(h100())
+    report_xid(room, 13)
     room.driver.reload()
     assert room.gpu().xid == 13
-    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 2)
-    room.driver.cards[0].xid(43)
-    wait_until(lambda: source.sample().gpus[0].xid == 43)
+    room.until_registered(2)
+    report_xid(room, 43)
 
 
-def test_xids_of_a_card_that_came_later_are_told(furnish: Furnish) -> None:
-    room, source = waited_for(furnish)
-    new = room.driver.add_card(h100())
-    assert len(room.sample(2.1).gpus) == 2
-    wait_until(lambda: new.calls().get("nvmlDeviceRegisterEvents"))
-    new.xid(94)
-    wait_until(lambda: source.sample().gpus[1].xid == 94)
-
-
-def test_no_moment_is_missed_when_the_cards_change(opened: Furnish) -> None:
-    room = opened(h100())
-    room.sample()
-    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+def test_xids_of_a_card_that_came_later_are_told(registered: Furnish) -> None:
+    room = registered(h100())
     order: list[str] = []
     for name in ("nvmlDeviceRegisterEvents", "nvmlEventSetFree"):
         watch_function(room, name, order)
     room.driver.add_card(h100())
-    room.sample(2.1)
+    assert len(room.sample(2.1).gpus) == 2
     wait_until(lambda: "nvmlEventSetFree" in order)
-    assert order == [*["nvmlDeviceRegisterEvents"] * 2, "nvmlEventSetFree"]
+    assert order == [*["nvmlDeviceRegisterEvents"] * 2, "nvmlEventSetFree"], "none is missed"
+    report_xid(room, 94, 1)
 
 
 def watch_function(room: Room, name: str, order: list[str]) -> None:
@@ -422,7 +322,7 @@ class Waiting:
 
 
 @pytest.fixture
-def wait_for_xids(furnish: Furnish) -> Iterator[Callable[..., tuple[Room, Waiting]]]:
+def listening(furnish: Furnish) -> Iterator[Callable[..., tuple[Room, Waiting]]]:
     """Waits for the XIDs of so many GPUs."""
     running: list[Waiting] = []
 
@@ -435,7 +335,7 @@ def wait_for_xids(furnish: Furnish) -> Iterator[Callable[..., tuple[Room, Waitin
         before(room)
         waiting = Waiting(room, longest)
         running.append(waiting)
-        wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == gpus)
+        room.until_registered(gpus)
         return room, waiting
 
     yield start
@@ -444,38 +344,38 @@ def wait_for_xids(furnish: Furnish) -> Iterator[Callable[..., tuple[Room, Waitin
         pynvml.nvmlShutdown()
 
 
-def test_a_lost_card_leaves_the_xids_of_the_others_at_once(wait_for_xids: WaitForXids) -> None:
-    room, waiting = wait_for_xids(2)
-    room.driver.cards[0].lost = True
-    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 4)
+def test_a_lost_card_leaves_the_xids_of_the_others_at_once(listening: Listening) -> None:
+    room, waiting = listening(2)
+    room.card.lost = True
+    room.until_registered(4)
     room.driver.cards[1].xid(48)
     wait_until(lambda: waiting.is_told(48, "GPU-1"))
     assert not waiting.pauses
 
 
-def test_lost_cards_alone_are_not_waited_for_in_a_hurry(wait_for_xids: WaitForXids) -> None:
-    room, waiting = wait_for_xids()
-    room.driver.cards[0].lost = True
+def test_lost_cards_alone_are_not_waited_for_in_a_hurry(listening: Listening) -> None:
+    room, waiting = listening()
+    room.card.lost = True
     wait_until(lambda: len(waiting.pauses) >= 2)
     assert room.calls("nvmlDeviceRegisterEvents") == 2
 
 
 def test_a_lost_card_that_cannot_be_left_out_is_not_waited_for_in_a_hurry(
-    wait_for_xids: WaitForXids,
+    listening: Listening,
 ) -> None:
-    room, waiting = wait_for_xids()
-    room.driver.system.fail("nvmlEventSetWait_v2", LOST)
+    room, waiting = listening()
+    room.driver.system.fail("nvmlEventSetWait_v2", Code.LOST)
     wait_until(lambda: len(waiting.pauses) >= 2)
     registered = room.calls("nvmlDeviceRegisterEvents")
     assert registered <= len(waiting.pauses) + 3
 
 
 def test_a_driver_that_refuses_to_be_waited_for_is_not_asked_in_a_hurry(
-    wait_for_xids: WaitForXids,
+    listening: Listening,
 ) -> None:
-    room, waiting = wait_for_xids(longest=0.1)
+    room, waiting = listening(longest=0.1)
     pauses = waiting.pauses
-    room.driver.system.fail("nvmlEventSetWait_v2", UNKNOWN)
+    room.driver.system.fail("nvmlEventSetWait_v2", Code.UNKNOWN)
     waits = room.calls("nvmlEventSetWait_v2")
     wait_until(lambda: len(pauses) >= 3 or room.calls("nvmlEventSetWait_v2") > waits + 20)
     assert room.calls("nvmlEventSetWait_v2") <= waits + len(pauses) + 2
@@ -484,101 +384,82 @@ def test_a_driver_that_refuses_to_be_waited_for_is_not_asked_in_a_hurry(
 
     def is_told() -> bool:
         # One that comes between two registrations is told to nobody.
-        room.driver.cards[0].xid(48)
+        room.card.xid(48)
         return waiting.is_told(48, "GPU-0")
 
     wait_until(is_told)
 
 
-def test_a_driver_that_has_no_set_of_events_is_not_asked_for_one_in_a_hurry(
-    wait_for_xids: WaitForXids,
-) -> None:
-    room, waiting = wait_for_xids(longest=0.1)
+def test_a_driver_without_a_set_of_events_is_not_asked_in_a_hurry(listening: Listening) -> None:
+    room, waiting = listening(longest=0.1)
     pauses = waiting.pauses
     sets = room.calls("nvmlEventSetCreate")
-    room.driver.system.fail("nvmlEventSetCreate", MEMORY)
+    room.driver.system.fail("nvmlEventSetCreate", Code.MEMORY)
     room.driver.add_card(h100())
     waiting.watcher.watch(waiting.gpus())
     wait_until(lambda: len(pauses) >= 3 or room.calls("nvmlEventSetCreate") > sets + 20)
     assert room.calls("nvmlEventSetCreate") <= sets + len(pauses) + 2
     assert min(pauses) > 1
     room.driver.system.fail("nvmlEventSetCreate", 0)
-    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 3)
+    room.until_registered(3)
     room.driver.cards[1].xid(48)
     wait_until(lambda: waiting.is_told(48, "GPU-1"))
 
 
-def waited_for(furnish: Furnish) -> tuple[Room, NvmlSource]:
-    """A card whose XIDs are waited for."""
-    room = furnish(h100())
-    source = room.open()
-    room.sample()
-    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
-    return room, source
-
-
-def test_a_card_without_xids_is_no_trouble(furnish: Furnish) -> None:
-    room = furnish(h100(event_types=None), h100())
-    source = room.open()
-    room.sample()
-    wait_until(lambda: room.calls("nvmlDeviceRegisterEvents") == 2)
-    room.driver.cards[1].xid(8)
-    wait_until(lambda: source.sample().gpus[1].xid == 8)
+def test_a_card_without_xids_is_no_trouble(registered: Furnish) -> None:
+    report_xid(registered(h100(event_types=None), h100()), 8, 1)
 
 
 def test_a_card_that_refuses_events_at_first_is_heard_later(
-    furnish: Furnish, monkeypatch: pytest.MonkeyPatch
+    sampled: Furnish, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(xids, "pause_after", lambda *_, **__: 0.0)
-    room = furnish(h100(), h100())
-    room.driver.cards[1].fail("nvmlDeviceRegisterEvents", NOT_SUPPORTED)
-    source = room.open()
-    room.sample()
-    wait_until(lambda: room.driver.cards[1].times("nvmlDeviceRegisterEvents") >= 2)
-    room.driver.cards[1].heal()
+    room = sampled(h100(), h100(), failing={"nvmlDeviceRegisterEvents": Code.NOT_SUPPORTED})
+    wait_until(lambda: room.card.times("nvmlDeviceRegisterEvents") >= 2)
+    room.card.heal()
 
     def is_told() -> bool:
-        room.driver.cards[1].xid(48)
-        return source.sample().gpus[1].xid == 48
+        room.card.xid(48)
+        return room.gpu(0.0).xid == 48
 
     wait_until(is_told)
 
 
 def test_a_driver_that_has_no_room_for_the_waiting_thread_is_asked_again(
-    wait_for_xids: WaitForXids,
+    listening: Listening,
 ) -> None:
     refused: list[int] = []
 
     def refuse(room: Room) -> None:
         def first_refused() -> int:
             refused.append(1)
-            return UNKNOWN if len(refused) == 1 else init()
+            return Code.UNKNOWN if len(refused) == 1 else init()
 
         init = replace_function(room, "nvmlInit_v2", first_refused)
 
-    _, waiting = wait_for_xids(longest=0.01, before=refuse)
+    _, waiting = listening(longest=0.01, before=refuse)
     assert len(refused) == 2
     assert waiting.pauses == [5.0]
 
 
-def test_a_driver_that_hangs_while_it_is_waited_for_does_not_keep_anybody(
-    furnish: Furnish,
-) -> None:
-    room, source = waited_for(furnish)
+def test_a_driver_that_hangs_while_it_is_waited_for_keeps_nobody(registered: Furnish) -> None:
+    room = registered(h100())
     room.driver.system.hang("nvmlEventSetWait_v2")
     wait_until(lambda: room.driver.system.hanging("nvmlEventSetWait_v2"))
     began = time.monotonic()
-    source.close()
+    room.sources[0].close()
     assert time.monotonic() - began < 5
-    assert THREAD in [thread.name for thread in threading.enumerate()], "it hangs"
+    assert threads_that_wait() == 1, "it hangs"
     room.driver.system.release()
 
 
-def test_the_waiting_thread_ends_soon_after_it_is_closed(furnish: Furnish) -> None:
-    room = furnish(h100())
-    source = room.open()
-    names = [thread.name for thread in threading.enumerate()]
-    assert names.count(THREAD) == 1
-    source.close()
+def test_the_waiting_thread_ends_soon_after_it_is_closed(opened: Furnish) -> None:
+    room = opened(h100())
+    assert threads_that_wait() == 1
+    room.sources[0].close()
     join_watchers()
-    assert THREAD not in [thread.name for thread in threading.enumerate()]
+    assert threads_that_wait() == 0
+
+
+def threads_that_wait() -> int:
+    return [thread.name for thread in threading.enumerate()].count(THREAD)

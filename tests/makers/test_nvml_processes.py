@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import TYPE_CHECKING
 
 import psutil
 import pynvml
@@ -14,26 +13,12 @@ from gpumon.availability import FRESH_SECONDS
 from gpumon.host import machine
 from gpumon.makers.backend import KEPT_SECONDS
 from gpumon.makers.nvidia import queries, source
+from gpumon.makers.nvidia.processes import PidTrust, pid_trust
 from gpumon.model.process_states import ENDED
 from gpumon.model.snapshot import Unknown
-from tests.clock import HandClock
 from tests.driver import GIB, Owner, h100, h100_mig, owners
-from tests.makers.nvml_room import (
-    FUNCTION_NOT_FOUND,
-    IN_USE,
-    INSUFFICIENT_SIZE,
-    NO_PERMISSION,
-    NOT_FOUND,
-    NOT_SUPPORTED,
-    UNKNOWN,
-    Room,
-    replace_function,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Furnish = Callable[..., Room]
+from tests.known import known
+from tests.makers.nvml_room import BlockingClock, Code, Furnish, Room, replace_function
 
 COMPUTE = "nvmlDeviceGetComputeRunningProcesses"
 GRAPHICS = "nvmlDeviceGetGraphicsRunningProcesses"
@@ -41,6 +26,8 @@ UTILIZATION = "nvmlDeviceGetProcessUtilization"
 
 NOBODY = 4_194_000
 """A number near the kernel's largest, which no process here has."""
+
+IDLE = (0, 0, 0, 0)
 
 
 def test_a_field_value_has_the_size_of_the_bindings() -> None:
@@ -50,7 +37,7 @@ def test_a_field_value_has_the_size_of_the_bindings() -> None:
 def test_an_owner_is_known_by_pid_and_start_time(furnish: Furnish) -> None:
     room = furnish(h100())
     with owners(1, ["python", "train.py", "--lr", "3e-5"]) as (process,):
-        room.driver.cards[0].processes = [Owner(process.pid, memory=5 * GIB, sm=37)]
+        room.card.processes = [Owner(process.pid, memory=5 * GIB, sm=37)]
         room.open()
         owner = room.processes()[process.pid]
         facts = psutil.Process(process.pid)
@@ -63,19 +50,17 @@ def test_an_owner_is_known_by_pid_and_start_time(furnish: Furnish) -> None:
         assert owner.type == "C"
 
 
-def test_a_process_on_several_cards_is_one_process(furnish: Furnish) -> None:
-    room = furnish(h100(), h100(), h100())
-    for place, memory in ((2, 3), (0, 1)):
-        room.driver.cards[place].processes = [Owner(os.getpid(), memory=memory * GIB)]
-    room.open()
+def test_a_process_on_several_cards_is_one_process(opened: Furnish) -> None:
+    room = opened(h100(), h100(), h100())
+    first, _, third = room.driver.cards
+    third.processes = [Owner(os.getpid(), memory=3 * GIB)]
+    first.processes = [Owner(os.getpid(), memory=GIB)]
     (process,) = room.sample().processes
-    assert process.gpu_indices == (0, 2)
-    assert [use.memory_used for use in process.uses] == [GIB, 3 * GIB]
-    assert [use.gpu_uuid for use in process.uses] == [
-        room.driver.cards[0].uuid,
-        room.driver.cards[2].uuid,
+    assert [(use.gpu_index, use.gpu_uuid, use.memory_used) for use in process.uses] == [
+        (0, first.uuid, GIB),
+        (2, third.uuid, 3 * GIB),
     ]
-    assert process.memory_used == 4 * GIB
+    assert (process.gpu_indices, process.memory_used) == ((0, 2), 4 * GIB)
 
 
 @pytest.mark.parametrize(
@@ -117,15 +102,13 @@ def test_the_lists_of_a_card_are_processes_with_type_and_memory(
     opened: Furnish, owners: list[Owner], expected: dict[int, tuple[str, int | None]]
 ) -> None:
     room = opened(h100())
-    room.driver.cards[0].processes = owners
+    room.card.processes = owners
     listed = room.processes()
     assert {pid: (one.type, one.memory_used) for pid, one in listed.items()} == expected
 
 
-def test_a_process_the_host_does_not_show_keeps_its_row(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB, sm=5)]
-    room.open()
+def test_a_process_the_host_does_not_show_keeps_its_row(opened: Furnish) -> None:
+    room = opened(h100(), owners=[Owner(NOBODY, memory=GIB, sm=5)])
     process = room.processes()[NOBODY]
     assert not process.visible
     assert process.id.start_time is None
@@ -135,7 +118,7 @@ def test_a_process_the_host_does_not_show_keeps_its_row(furnish: Furnish) -> Non
 
 def test_an_ended_process_that_the_driver_still_lists_keeps_its_name(opened: Furnish) -> None:
     room = opened(h100())
-    card = room.driver.cards[0]
+    card = room.card
     with owners(1) as (process,):
         card.processes = [Owner(process.pid, memory=GIB)]
         first = room.processes()[process.pid]
@@ -163,12 +146,11 @@ def test_an_ended_process_that_the_driver_still_lists_keeps_its_name(opened: Fur
         (True, "535.54.03", True, True),
         (False, "535.104.05", False, False),
         (False, "535.113.01", True, False),
-        (False, "565.57.01", True, False),
         (False, "570.86.15", True, True),
     ],
 )
 def test_a_pid_is_looked_up_as_far_as_the_driver_is_trusted(
-    furnish: Furnish,
+    opened: Furnish,
     monkeypatch: pytest.MonkeyPatch,
     on_the_host: bool,
     version: str,
@@ -176,14 +158,10 @@ def test_a_pid_is_looked_up_as_far_as_the_driver_is_trusted(
     utilization: bool,
 ) -> None:
     monkeypatch.setattr(source, "in_initial_pid_namespace", lambda _proc: on_the_host)
-    room = furnish(h100(), driver_version=version)
-    room.driver.cards[0].processes = [Owner(os.getpid(), memory=GIB, sm=40)]
-    room.open()
-    process = room.processes()[os.getpid()]
-    assert process.visible is visible
-    assert (process.id.start_time is not None) is visible
-    assert process.sm == (40 if utilization else None)
-    assert process.memory_used == GIB
+    owner = Owner(os.getpid(), memory=GIB, sm=40)
+    process = opened(h100(), owners=[owner], driver_version=version).processes()[os.getpid()]
+    assert (process.visible, process.id.start_time is not None) == (visible, visible)
+    assert (process.memory_used, process.sm) == (GIB, 40 if utilization else None)
 
 
 @pytest.mark.parametrize("initial", [True, False])
@@ -191,38 +169,61 @@ def test_a_pid_name_space_of_its_own_is_told(
     opened: Furnish, monkeypatch: pytest.MonkeyPatch, initial: bool
 ) -> None:
     monkeypatch.setattr(machine, "in_initial_pid_namespace", lambda _proc: initial)
-    room = opened(h100())
-    assert room.sample().host.in_container is (not initial)
+    assert opened(h100()).sample().host.in_container is (not initial)
+
+
+@pytest.mark.parametrize("version", ["470.57.02", "570.86.10", "", "garbage", None])
+def test_on_the_machine_itself_every_driver_is_trusted(version: str | None) -> None:
+    assert pid_trust(version, True) == PidTrust(True, True)
+
+
+NEITHER, PROCESSES, BOTH = (False, False), (True, False), (True, True)
+TRUST = {
+    NEITHER: ["470.256.02", "535.54.03", "535.104.05", "535.104.12"],
+    PROCESSES: [
+        *("535.113.01", "535.247.01", "545.23.08", "550.54.15", "560.35.03", "565.57.01"),
+        "570.85.99",
+    ],
+    BOTH: ["570.86.10", "570.86", "570.124.06", "580.65.06", "1000.1"],
+}
+SAYS_NOTHING = [None, "", "570", "v570.86.10", "570.86-beta", "N/A", "570.x"]
+
+
+@pytest.mark.parametrize(
+    ("version", "trust"),
+    [
+        *((version, trust) for trust, versions in TRUST.items() for version in versions),
+        *((version, NEITHER) for version in SAYS_NOTHING),
+    ],
+)
+def test_in_a_container_trust_follows_the_driver(
+    version: str | None, trust: tuple[bool, bool]
+) -> None:
+    assert pid_trust(version, False) == PidTrust(*trust)
 
 
 # Lists
 
 
-def test_more_processes_than_there_was_room_for_are_all_listed(opened: Furnish) -> None:
-    room = opened(h100())
-    room.sample()
-    room.driver.cards[0].processes = [Owner(NOBODY - i, memory=GIB) for i in range(900)]
+def test_more_processes_than_there_was_room_for_are_all_listed(sampled: Furnish) -> None:
+    room = sampled(h100())
+    room.card.processes = [Owner(NOBODY - i, memory=GIB) for i in range(900)]
     assert len(room.processes()) == 900
     before = room.calls(f"{COMPUTE}_v3")
     room.processes()
     assert room.calls(f"{COMPUTE}_v3") - before == 1, "the room is kept"
 
 
-def test_a_list_that_grows_between_two_calls_is_caught_up_with(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [Owner(NOBODY - i) for i in range(60)]
-    room.open()
-    room.driver.cards[0].grow_processes(50)
+def test_a_list_that_grows_between_two_calls_is_caught_up_with(opened: Furnish) -> None:
+    room = opened(h100(), owners=[Owner(NOBODY - i) for i in range(60)])
+    room.card.grow_processes(50)
     assert len(room.processes()) == 60
 
 
-def test_a_list_that_is_never_caught_up_with_keeps_the_last_for_a_while(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
-    room.open()
-    room.sample()
-    room.driver.cards[0].fail(f"{COMPUTE}_v3", INSUFFICIENT_SIZE)
-    room.driver.cards[0].processes = []
+def test_a_list_that_is_never_caught_up_with_keeps_the_last_for_a_while(sampled: Furnish) -> None:
+    room = sampled(h100(), owners=[Owner(NOBODY, memory=GIB)])
+    room.card.fail(f"{COMPUTE}_v3", Code.INSUFFICIENT_SIZE)
+    room.card.processes = []
     before = room.calls(f"{COMPUTE}_v3")
     assert set(room.processes()) == {NOBODY}
     assert room.calls(f"{COMPUTE}_v3") - before == 5
@@ -232,101 +233,85 @@ def test_a_list_that_is_never_caught_up_with_keeps_the_last_for_a_while(furnish:
     snapshot = room.samples(3, seconds=5)
     assert not snapshot.processes
     assert snapshot.gpus[0].unknown["processes"] is Unknown.NO_ANSWER
-    room.driver.cards[0].heal()
-    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
+    room.card.heal()
+    room.card.processes = [Owner(NOBODY, memory=GIB)]
     snapshot = room.sample(5)
     assert snapshot.processes
     assert "processes" not in snapshot.gpus[0].unknown
 
 
-@pytest.mark.parametrize("code", [INSUFFICIENT_SIZE, IN_USE])
-def test_a_list_that_never_came_is_no_empty_list(furnish: Furnish, code: int) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
-    room.driver.cards[0].fail(f"{COMPUTE}_v3", code)
-    room.open()
-    assert room.gpu().unknown["processes"] is Unknown.NO_ANSWER
-
-
-def test_a_list_that_failed_once_and_was_never_read_is_not_read_yet(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
-    room.driver.cards[0].fail(f"{COMPUTE}_v3", UNKNOWN)
-    room.open()
-    assert room.gpu().unknown["processes"] is Unknown.NOT_READ
-    room.driver.cards[0].heal()
-    snapshot = room.sample(1)
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (Code.INSUFFICIENT_SIZE, Unknown.NO_ANSWER),
+        (Code.IN_USE, Unknown.NO_ANSWER),
+        (Code.UNKNOWN, Unknown.NOT_READ),  # Not yet: it failed only once.
+    ],
+)
+def test_a_list_that_never_came_is_not_empty(opened: Furnish, code: int, reason: Unknown) -> None:
+    room = opened(h100(), owners=[Owner(NOBODY, memory=GIB)], failing={f"{COMPUTE}_v3": code})
+    assert room.gpu().unknown["processes"] is reason
+    room.card.heal()
+    snapshot = room.sample(5)
     assert snapshot.processes
     assert "processes" not in snapshot.gpus[0].unknown
 
 
-def test_a_size_that_cannot_be_true_is_not_made_room_for(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
-    room.open()
-    room.sample()
-    room.driver.cards[0].grow_processes(2**31)
+def test_a_size_that_cannot_be_true_is_not_made_room_for(sampled: Furnish) -> None:
+    room = sampled(h100(), owners=[Owner(NOBODY, memory=GIB)])
+    room.card.grow_processes(2**31)
     room.processes()
     assert set(room.processes()) == {NOBODY}
     assert room.calls(f"{COMPUTE}_v3") <= 4
 
 
 @pytest.mark.parametrize("missing", [["_v3"], ["_v3", "_v2"]])
-def test_older_lists_are_read_where_newer_ones_are_missing(
-    furnish: Furnish, missing: list[str]
-) -> None:
-    room = furnish(h100())
-    card = room.driver.cards[0]
-    card.processes = [Owner(NOBODY, memory=GIB, type="C+G"), Owner(NOBODY - 1, memory=None)]
-    for version in missing:
-        for function in (COMPUTE, GRAPHICS):
-            card.fail(function + version, FUNCTION_NOT_FOUND)
-    room.open()
+def test_older_lists_are_read_where_newer_are_missing(opened: Furnish, missing: list[str]) -> None:
+    room = opened(
+        h100(),
+        owners=[Owner(NOBODY, memory=GIB, type="C+G"), Owner(NOBODY - 1, memory=None)],
+        failing={
+            function + version: Code.FUNCTION_NOT_FOUND
+            for version in missing
+            for function in (COMPUTE, GRAPHICS)
+        },
+    )
     for _ in range(2):
         processes = room.processes()
-        assert processes[NOBODY].memory_used == GIB
-        assert processes[NOBODY].type == "C+G"
+        assert (processes[NOBODY].memory_used, processes[NOBODY].type) == (GIB, "C+G")
         assert processes[NOBODY - 1].memory_used is None
     for version in missing:
         assert room.calls(COMPUTE + version) == 1
 
 
-def test_the_longer_entries_of_early_535_drivers_are_read_as_they_are(furnish: Furnish) -> None:
-    room = furnish(h100(), driver_version="535.54.03")
+def test_the_longer_entries_of_early_535_drivers_are_read_as_they_are(opened: Furnish) -> None:
+    room = opened(h100(), driver_version="535.54.03")
     room.driver.use_long_process_structs()
-    room.driver.cards[0].processes = [Owner(NOBODY - i, memory=(i + 1) * GIB) for i in range(70)]
-    room.open()
+    memory = {NOBODY - i: (i + 1) * GIB for i in range(70)}
+    room.card.processes = [Owner(pid, memory=size) for pid, size in memory.items()]
     for _ in range(2):
-        processes = room.processes()
-        assert {pid: process.memory_used for pid, process in processes.items()} == {
-            NOBODY - i: (i + 1) * GIB for i in range(70)
-        }
+        found = room.processes()
+        assert {pid: process.memory_used for pid, process in found.items()} == memory
 
 
-def test_a_list_that_fails_for_a_moment_keeps_its_rows(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
-    room.open()
-    room.sample()
-    room.driver.cards[0].fail(f"{COMPUTE}_v3", UNKNOWN)
+def test_a_list_that_fails_for_a_moment_keeps_its_rows(sampled: Furnish) -> None:
+    room = sampled(h100(), owners=[Owner(NOBODY, memory=GIB)])
+    room.card.fail(f"{COMPUTE}_v3", Code.UNKNOWN)
     assert room.processes()
     assert room.processes()
     assert not room.processes(), "after the third time the rows are no longer believed"
-    room.driver.cards[0].heal()
+    room.card.heal()
     assert room.processes(5)
 
 
-def test_a_card_that_does_not_list_its_processes_says_so(furnish: Furnish) -> None:
-    room = furnish(h100(), h100())
-    for version in ("_v3", "_v2", ""):
-        room.driver.cards[1].fail(COMPUTE + version, NOT_SUPPORTED)
-    room.open()
+def test_a_card_that_does_not_list_its_processes_says_so(sampled: Furnish) -> None:
+    lists = [COMPUTE + version for version in ("_v3", "_v2", "")]
+    room = sampled(h100(), h100(), failing=dict.fromkeys(lists, Code.NOT_SUPPORTED))
+    assert room.gpu(index=0).unknown["processes"] is Unknown.NOT_SUPPORTED
+    assert "processes" not in room.gpu(index=1).unknown
+    room.driver.cards[1].lost = True
     room.sample()
-    assert "processes" not in room.gpu(index=0).unknown
-    assert room.gpu(index=1).unknown["processes"] is Unknown.NOT_SUPPORTED
-    room.driver.cards[0].lost = True
-    room.sample()
-    assert room.gpu(index=0).unknown["processes"] is Unknown.GPU_LOST
+    assert room.gpu(index=1).unknown["processes"] is Unknown.GPU_LOST
 
 
 def test_when_the_lists_were_read_is_told(opened: Furnish) -> None:
@@ -339,211 +324,171 @@ def test_when_the_lists_were_read_is_told(opened: Furnish) -> None:
     assert room.sample(0.6).processes_at == room.clock.time()
 
 
-def test_a_process_in_another_namespace_is_one_object_until_it_changes(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [Owner(NOBODY, memory=GIB)]
-    room.open()
+def test_a_process_in_another_namespace_is_one_object_until_it_changes(opened: Furnish) -> None:
+    room = opened(h100(), owners=[Owner(NOBODY, memory=GIB)])
     first = room.sample().processes
     second = room.sample(1.1).processes
     assert second is not first
     assert second[0] is first[0]
-    room.driver.cards[0].processes = [Owner(NOBODY, memory=2 * GIB)]
+    room.card.processes = [Owner(NOBODY, memory=2 * GIB)]
     assert room.sample(1.1).processes[0].uses[0].memory_used == 2 * GIB
 
 
 def test_lists_that_take_long_are_read_less_often(furnish: Furnish) -> None:
     room = furnish(h100())
-    function = f"{GRAPHICS}_v3"
-
-    class Slow(HandClock):
-        def monotonic(self) -> float:
-            return self.now + 0.2 * room.calls(function)
-
-    room.clock = Slow()
+    room.clock = BlockingClock(room.driver.cards, f"{GRAPHICS}_v3", 0.2)
     room.open()
     room.samples(100)
-    assert room.calls(function) <= 4, "a fifth of a second each is read every four seconds"
+    lists = room.calls(f"{GRAPHICS}_v3")
+    assert lists <= 4, "a fifth of a second each is read every four seconds"
 
 
 def test_lists_that_take_very_long_are_read_before_they_are_stale(furnish: Furnish) -> None:
     room = furnish(h100())
-    function = f"{GRAPHICS}_v3"
-
-    class Slow(HandClock):
-        def monotonic(self) -> float:
-            return self.now + room.calls(function)
-
-    room.clock = Slow()
+    room.clock = BlockingClock(room.driver.cards, f"{GRAPHICS}_v3", 1.0)
     room.open()
-    first = room.sample().processes_at
-    assert first is not None
-    later = room.samples(45).processes_at
-    assert later is not None
-    assert 0 < later - first < FRESH_SECONDS
+    first = known(room.sample().processes_at)
+    assert 0 < known(room.samples(45).processes_at) - first < FRESH_SECONDS
 
 
 # Utilisation
 
 
-def utilization(room: Room, pid: int = NOBODY) -> tuple[int | None, ...]:
-    (use,) = room.processes()[pid].uses
-    return use.sm, use.memory_activity, use.encoder, use.decoder
+def utilization(room: Room) -> dict[int, tuple[float | None, ...]]:
+    return {
+        pid: (process.sm, use.memory_activity, use.encoder, use.decoder)
+        for pid, process in room.processes().items()
+        for use in process.uses
+    }
 
 
-def test_what_a_process_uses_is_that_of_its_newest_sample(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [
-        Owner(NOBODY, sm=90, memory_util=1, sampled_us=1_000),
-        Owner(NOBODY, sm=40, memory_util=20, encoder=3, decoder=4, sampled_us=2_000),
-        Owner(NOBODY, sm=10, memory_util=2, sampled_us=1_500),
-    ]
-    room.open()
-    assert utilization(room) == (40, 20, 3, 4)
+@pytest.mark.parametrize(
+    ("owners", "expected", "calls"),
+    [
+        pytest.param(
+            [
+                Owner(NOBODY, sm=90, memory_util=1, sampled_us=1_000),
+                Owner(NOBODY, sm=40, memory_util=20, encoder=3, decoder=4, sampled_us=2_000),
+                Owner(NOBODY, sm=10, memory_util=2, sampled_us=1_500),
+            ],
+            {NOBODY: (40, 20, 3, 4)},
+            1,
+            id="the newest sample",
+        ),
+        pytest.param(
+            [
+                Owner(NOBODY, sm=90, sampled_us=5_000_000),
+                Owner(NOBODY - 1, sm=80, sampled_us=6_500_000),
+                Owner(NOBODY - 2, sm=70, sampled_us=7_000_000),
+            ],
+            {NOBODY: IDLE, NOBODY - 1: (80, 0, 0, 0), NOBODY - 2: (70, 0, 0, 0)},
+            1,
+            id="not what the driver remembers from before gpumon came",
+        ),
+        pytest.param([Owner(NOBODY, sm=None)], {NOBODY: IDLE}, 1, id="nobody active"),
+        pytest.param(
+            [Owner(NOBODY - i, sm=i % 100) for i in range(500)],
+            {NOBODY - i: (i % 100, 0, 0, 0) for i in range(500)},
+            2,
+            id="more samples than there was room for",
+        ),
+    ],
+)
+def test_what_a_process_uses(
+    opened: Furnish, owners: list[Owner], expected: dict[int, tuple[int, ...]], calls: int
+) -> None:
+    room = opened(h100(), owners=owners)
+    assert utilization(room) == expected
+    assert room.calls(UTILIZATION) == calls
 
 
-def test_what_the_driver_remembers_from_before_gpumon_came_is_not_shown(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [
-        Owner(NOBODY, sm=90, sampled_us=5_000_000),
-        Owner(NOBODY - 1, sm=80, sampled_us=6_500_000),
-        Owner(NOBODY - 2, sm=70, sampled_us=7_000_000),
-    ]
-    room.open()
-    processes = room.processes()
-    assert [processes[NOBODY - i].sm for i in range(3)] == [0, 80, 70]
+def test_the_newest_timestamp_returned_is_where_the_next_call_begins(opened: Furnish) -> None:
+    room = opened(h100(), owners=[Owner(NOBODY, sm=90, sampled_us=5_000_000)])
+    assert room.processes()[NOBODY].sm == 90
+    assert room.processes()[NOBODY].sm == 0, "it was not sampled again: it did nothing"
+    room.card.processes = [Owner(NOBODY, sm=70, sampled_us=5_000_001)]
+    assert room.processes()[NOBODY].sm == 70
 
 
-def test_the_newest_timestamp_returned_is_where_the_next_call_begins(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [Owner(NOBODY, sm=90, sampled_us=5_000_000)]
-    room.open()
-    assert utilization(room)[0] == 90
-    assert utilization(room)[0] == 0, "it was not sampled again: it did nothing"
-    room.driver.cards[0].processes = [Owner(NOBODY, sm=70, sampled_us=5_000_001)]
-    assert utilization(room)[0] == 70
-
-
-def test_a_sample_from_before_the_last_call_is_dropped(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [Owner(NOBODY, sm=90, sampled_us=5_000_000)]
-    room.open()
-    assert utilization(room)[0] == 90
+def test_a_sample_from_before_the_last_call_is_dropped(opened: Furnish) -> None:
+    room = opened(h100(), owners=[Owner(NOBODY, sm=90, sampled_us=5_000_000)])
+    assert room.processes()[NOBODY].sm == 90
 
     def forgetful(*arguments: object) -> int:
         return answer(*arguments[:-1], ctypes.c_ulonglong(0))
 
     answer = replace_function(room, UTILIZATION, forgetful)
-    assert utilization(room)[0] == 0
+    assert room.processes()[NOBODY].sm == 0
 
 
-def test_timestamps_are_those_of_each_card(furnish: Furnish) -> None:
-    room = furnish(h100(), h100())
-    room.driver.cards[0].processes = [Owner(NOBODY, sm=11, sampled_us=9_000_000_000)]
+def test_timestamps_are_those_of_each_card(opened: Furnish) -> None:
+    room = opened(h100(), h100(), owners=[Owner(NOBODY, sm=11, sampled_us=9_000_000_000)])
     room.driver.cards[1].processes = [Owner(NOBODY - 1, sm=22, sampled_us=7)]
-    room.open()
     processes = room.processes()
     assert (processes[NOBODY].sm, processes[NOBODY - 1].sm) == (11, 22)
 
 
-def test_a_sample_of_more_than_everything_is_dropped_with_its_timestamp(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [
-        Owner(NOBODY, sm=4_000_000, sampled_us=2**62),
-        Owner(NOBODY - 1, sm=30, sampled_us=10),
-    ]
-    room.open()
+def test_a_sample_of_more_than_everything_is_dropped_with_its_timestamp(opened: Furnish) -> None:
+    wrong = Owner(NOBODY, sm=4_000_000, sampled_us=2**62)
+    room = opened(h100(), owners=[wrong, Owner(NOBODY - 1, sm=30, sampled_us=10)])
     processes = room.processes()
     assert (processes[NOBODY].sm, processes[NOBODY - 1].sm) == (0, 30)
-    room.driver.cards[0].processes = [Owner(NOBODY - 1, sm=31, sampled_us=11)]
+    room.card.processes = [Owner(NOBODY - 1, sm=31, sampled_us=11)]
     assert room.processes()[NOBODY - 1].sm == 31
 
 
-def test_nobody_active_is_zero_and_not_unknown(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [Owner(NOBODY, sm=None)]
-    room.open()
-    assert utilization(room) == (0, 0, 0, 0)
-    assert room.driver.cards[0].calls()[UTILIZATION].calls == 1
-
-
-def test_samples_of_others_are_not_shown(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [Owner(NOBODY, sm=50), Owner(NOBODY - 1, sm=60)]
-    room.open()
+def test_samples_of_others_are_not_shown(opened: Furnish) -> None:
+    room = opened(h100(), owners=[Owner(NOBODY, sm=50), Owner(NOBODY - 1, sm=60)])
     room.driver.set_process_limit(1)
     assert set(room.processes()) == {NOBODY}
 
 
-def test_more_samples_than_there_was_room_for_are_all_taken(furnish: Furnish) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [Owner(NOBODY - i, sm=i % 100) for i in range(500)]
-    room.open()
-    processes = room.processes()
-    assert {pid: process.sm for pid, process in processes.items()} == {
-        NOBODY - i: i % 100 for i in range(500)
-    }
-
-
-@pytest.mark.parametrize("code", [NOT_SUPPORTED, FUNCTION_NOT_FOUND, NO_PERMISSION])
-def test_utilisation_that_cannot_be_had_is_unknown(furnish: Furnish, code: int) -> None:
-    room = furnish(h100())
-    room.driver.cards[0].processes = [Owner(NOBODY, sm=50)]
-    room.driver.cards[0].fail(UTILIZATION, code)
-    room.open()
-    assert utilization(room) == (None, None, None, None)
-    assert utilization(room) == (None, None, None, None)
+@pytest.mark.parametrize("code", [Code.NOT_SUPPORTED, Code.FUNCTION_NOT_FOUND, Code.NO_PERMISSION])
+def test_utilisation_that_cannot_be_had_is_unknown(opened: Furnish, code: int) -> None:
+    room = opened(h100(), owners=[Owner(NOBODY, sm=50)], failing={UTILIZATION: code})
+    for _ in range(2):
+        assert utilization(room) == {NOBODY: (None,) * 4}
     assert room.calls(UTILIZATION) == 1
 
 
 # MIG
 
 
-def test_under_mig_a_process_is_on_its_instance(furnish: Furnish) -> None:
-    room = furnish(h100_mig())
-    room.driver.cards[0].processes = [
-        Owner(NOBODY, memory=GIB, gpu_instance=9, compute_instance=0),
-        Owner(NOBODY, memory=2 * GIB, gpu_instance=2, compute_instance=0),
-    ]
-    room.open()
-    process = room.processes()[NOBODY]
-    assert [(use.instance, use.memory_used, use.sm) for use in process.uses] == [
-        ((2, 0), 2 * GIB, None),
-        ((9, 0), GIB, None),
+ON_INSTANCES = [
+    Owner(NOBODY, memory=GIB, gpu_instance=9, compute_instance=0),
+    Owner(NOBODY, memory=2 * GIB, gpu_instance=2, compute_instance=0),
+]
+
+
+def instances(room: Room, seconds: float = 1.0) -> list[tuple[object, ...]]:
+    return [
+        (pid, use.instance, use.memory_used, use.sm)
+        for pid, process in room.processes(seconds).items()
+        for use in process.uses
     ]
 
 
-def test_who_may_not_list_a_whole_card_lists_its_instances(furnish: Furnish) -> None:
-    room = furnish(h100_mig())
-    card = room.driver.cards[0]
-    card.processes = [
-        Owner(NOBODY, memory=GIB, gpu_instance=9, compute_instance=0),
-        Owner(NOBODY - 1, memory=2 * GIB, gpu_instance=2, compute_instance=0),
-    ]
-    room.open()
+def test_under_mig_a_process_is_on_its_instance(opened: Furnish) -> None:
+    room = opened(h100_mig(), owners=ON_INSTANCES)
+    found = [(NOBODY, (2, 0), 2 * GIB, None), (NOBODY, (9, 0), GIB, None)]
+    assert instances(room) == found
     refuse_whole_cards(room, f"{COMPUTE}_v3")
-    processes = room.processes()
-    assert processes[NOBODY].uses[0].instance == (9, 0)
-    assert processes[NOBODY - 1].uses[0].instance == (2, 0)
-    card.fail("nvmlDeviceGetMigMode", UNKNOWN)
-    card.set_mig([])
+    assert instances(room) == found, "who may not list a whole card lists its instances"
+    room.card.fail("nvmlDeviceGetMigMode", Code.UNKNOWN)
+    room.card.set_mig([])
     assert not room.processes(0.96), "stale instances list nobody"
     assert room.calls(f"{COMPUTE}_v2") == 0, "and are no reason to ask another way"
 
 
-def test_instances_that_come_after_the_whole_card_was_refused_are_listed(
-    furnish: Furnish,
-) -> None:
-    room = furnish(h100_mig())
-    card = room.driver.cards[0]
-    card.set_mig([])
-    room.open()
+def test_instances_that_come_after_the_whole_card_was_refused_are_listed(opened: Furnish) -> None:
+    room = opened(h100_mig(), owners=ON_INSTANCES)
+    room.card.set_mig([])
     refuse_whole_cards(room, f"{COMPUTE}_v3")
     assert room.gpu().unknown["processes"] is Unknown.NO_PERMISSION
-    card.set_mig(h100_mig().migs)
-    card.processes = [Owner(NOBODY, memory=GIB, gpu_instance=9, compute_instance=0)]
-    snapshot = room.samples(2, seconds=2.1)
-    assert [process.id.pid for process in snapshot.processes] == [NOBODY]
-    assert "processes" not in snapshot.gpus[0].unknown
+    room.card.set_mig(h100_mig().migs)
+    room.sample(2.1)
+    assert [instance for _, instance, *_ in instances(room, 2.1)] == [(2, 0), (9, 0)]
+    assert "processes" not in room.gpu().unknown
 
 
 def refuse_whole_cards(room: Room, name: str) -> None:
@@ -552,7 +497,7 @@ def refuse_whole_cards(room: Room, name: str) -> None:
 
     def refusing(handle: ctypes.c_void_p, *arguments: object) -> int:
         return (
-            NO_PERMISSION
+            Code.NO_PERMISSION
             if ctypes.cast(handle, ctypes.c_void_p).value == whole
             else answer(handle, *arguments)
         )
@@ -560,8 +505,6 @@ def refuse_whole_cards(room: Room, name: str) -> None:
     answer = replace_function(room, name, refusing)
 
 
-def test_a_list_that_is_not_found_is_no_error_under_mig(furnish: Furnish) -> None:
-    room = furnish(h100_mig())
-    room.driver.cards[0].fail(f"{COMPUTE}_v3", NOT_FOUND)
-    room.open()
+def test_a_list_that_is_not_found_is_no_error_under_mig(opened: Furnish) -> None:
+    room = opened(h100_mig(), failing={f"{COMPUTE}_v3": Code.NOT_FOUND})
     assert not room.processes()

@@ -27,51 +27,45 @@ def driver() -> Iterator[Driver]:
         yield made
 
 
-def module(monkeypatch: pytest.MonkeyPatch, version: str | None) -> None:
-    """The kernel module of this machine, as far as /proc tells."""
-    monkeypatch.setattr(library, "loaded_version", lambda: version)
+def versions(monkeypatch: pytest.MonkeyPatch, module: str | None, patience: float = 60.0) -> str:
+    """What is said where the kernel has loaded this module, as far as /proc tells."""
+    monkeypatch.setattr(library, "loaded_version", lambda: module)
+    return library.driver_version(patience=patience)
 
 
 @pytest.mark.usefixtures("driver")
-def test_library_and_kernel_module_of_one_version_are_one_number(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("module", "more"),
+    [(OURS, ""), ("565.57.01", ", but the loaded kernel module is 565.57.01")],
+)
+def test_a_kernel_module_of_another_version_is_told(
+    monkeypatch: pytest.MonkeyPatch, module: str, more: str
 ) -> None:
-    module(monkeypatch, OURS)
-    assert library.driver_version() == f"NVIDIA driver {OURS}"
+    assert versions(monkeypatch, module) == f"NVIDIA driver {OURS}{more}"
 
 
-@pytest.mark.usefixtures("driver")
-def test_a_kernel_module_of_another_version_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    module(monkeypatch, "565.57.01")
-    assert library.driver_version() == (
-        f"NVIDIA driver {OURS}, but the loaded kernel module is 565.57.01"
-    )
-
-
+@pytest.mark.parametrize(
+    ("module", "more"), [(None, ""), (OURS, f"; the loaded kernel module is {OURS}")]
+)
 def test_a_machine_without_the_library_has_no_driver_and_the_reason(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, module: str | None, more: str
 ) -> None:
     def missing() -> None:
         raise OSError
 
     monkeypatch.setattr(library, "load_library", missing)
-    module(monkeypatch, None)
-    assert library.driver_version() == (
-        "no NVIDIA driver: its library libnvidia-ml.so.1 was not found"
+    assert versions(monkeypatch, module) == (
+        f"no NVIDIA driver: its library libnvidia-ml.so.1 was not found{more}"
     )
-    module(monkeypatch, OURS)
-    assert library.driver_version().endswith(f"not found; the loaded kernel module is {OURS}")
 
 
 def test_a_library_that_does_not_answer_is_not_waited_for(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    module(monkeypatch, OURS)
     driver.system.hang("nvmlSystemGetNVMLVersion")
     began = time.monotonic()
-    assert library.driver_version(patience=0.2) == (
-        "NVIDIA driver: its library has not answered for 0 s"
-    )
+    said = versions(monkeypatch, OURS, patience=0.2)
+    assert said == "NVIDIA driver: its library has not answered for 0 s"
     assert time.monotonic() - began < 60
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,17 +15,19 @@ from gpumon.recording.history import History
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.recording import EventKind
 from tests.driver import h100
-from tests.makers.nvml_room import Room, count_events, join_watchers, kernel_thread
+from tests.known import known
+from tests.makers.hanging import wait_until
+from tests.makers.nvml_room import Furnish, Room, count_events, join_watchers, kernel_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gpumon.findings import Finding
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.recording import Event
+    from tests.driver import Model
 
-    Furnish = Callable[..., Room]
-
-DEADLINE = 60.0
+    Registered = Callable[..., "Watched"]
 
 
 def line(
@@ -64,38 +65,47 @@ class Watched:
 
     def until(self, true: Callable[[], object]) -> None:
         """Sample until something is so."""
+        wait_until(lambda: true() or (self.sample() and true()))
 
-        def is_so() -> bool:
-            if true():
-                return True
-            self.sample()
-            return False
-
-        self.wait(is_so)
-
-    def wait(self, true: Callable[[], object]) -> None:
-        """Wait until something is so, without a sample."""
-        deadline = time.monotonic() + DEADLINE
-        while not true():
-            assert time.monotonic() < deadline, f"it did not come about; told: {self.told}"
-            time.sleep(0.001)
+    def receive(self, *numbers: int, index: int = 0) -> None:
+        """Let a GPU report XIDs, and wait for their events, without a sample."""
+        wanted = self.events_received() + len(numbers)
+        for number in numbers:
+            self.room.driver.cards[index].xid(number)
+            self.room.clock.now += 0.01
+        wait_until(lambda: self.events_received() == wanted)
 
     def xids(self, index: int = 0) -> dict[int, float | None]:
         return self.history.xids(self.room.driver.cards[index].uuid)
 
+    def finding(self, kind: FindingKind) -> Finding | None:
+        """What is found of the first GPU now."""
+        found = gpu_findings(self.history, self.sample().gpus[0])
+        return next((finding for finding in found if finding.kind is kind), None)
 
-def test_errors_from_before_are_told_with_their_own_times_and_are_no_events(
-    furnish: Furnish,
-) -> None:
+
+@pytest.fixture
+def registered(furnish: Furnish) -> Callable[..., Watched]:
+    """Makes a room as `furnish` does, whose cards are waited for."""
+
+    def make(*models: Model) -> Watched:
+        watched = Watched(furnish(*models))
+        watched.room.until_registered(len(models))
+        return watched
+
+    return make
+
+
+def test_errors_from_before_are_told_with_their_times_and_are_no_events(furnish: Furnish) -> None:
     room = furnish(h100(), h100())
     first, second = (card.pci_bus for card in room.driver.cards)
-    room.kernel_log.write_text(
-        line(first, 31, 300)
-        + line(first, 48, 400)
-        + line(first, 45, 401)
-        + line(second, 79, 500, "GPU has fallen off the bus.")
-        + line(first, 31, 700)
-        + line(0xEE, 62, 600)
+    room.write_log(
+        line(first, 31, 300),
+        line(first, 48, 400),
+        line(first, 45, 401),
+        line(second, 79, 500, "GPU has fallen off the bus."),
+        line(first, 31, 700),
+        line(0xEE, 62, 600),
     )
     watched = Watched(room)
     watched.until(lambda: len(watched.told) == 4)
@@ -106,46 +116,39 @@ def test_errors_from_before_are_told_with_their_own_times_and_are_no_events(
     assert watched.sample().gpus[0].xid == 31, "the newest"
     assert watched.events == []
     assert all(is_of_the_past(watched.history, at) for at in watched.xids(0).values())
-    found = gpu_findings(watched.history, watched.sample().gpus[0])
-    (xid,) = (one for one in found if one.kind is FindingKind.XID)
-    assert xid.brief == "XID 48"
-    assert xid.since == now + 400
+    xid = known(watched.finding(FindingKind.XID))
+    assert (xid.brief, xid.since) == ("XID 48", now + 400)
 
 
 def test_a_hardware_error_of_days_ago_is_no_finding_any_more(furnish: Furnish) -> None:
     room = furnish(h100())
     room.clock.now = 90_000.0
-    room.kernel_log.write_text(line(room.driver.cards[0].pci_bus, 48, 400))
+    room.write_log(line(room.card.pci_bus, 48, 400))
     watched = Watched(room)
     watched.until(lambda: watched.xids() == {48: room.clock.time() - 89_600})
-    found = gpu_findings(watched.history, watched.sample().gpus[0])
-    assert FindingKind.XID not in [one.kind for one in found]
+    assert watched.finding(FindingKind.XID) is None
 
 
 def test_a_machine_that_slept_has_no_times_for_old_lines(furnish: Furnish) -> None:
     room = furnish(h100())
     room.slept = 3600.0
-    bus = room.driver.cards[0].pci_bus
-    room.kernel_log.write_text(line(bus, 48, 400))
+    bus = room.card.pci_bus
+    room.write_log(line(bus, 48, 400))
     watched = Watched(room)
-    watched.until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+    room.until_registered(1)
     # No event is told before the lines of the time before were read.
-    room.driver.cards[0].xid(43)
-    watched.wait(lambda: watched.events_received() == 1)
+    watched.receive(43)
     room.clock.now += 1
     watched.until(lambda: watched.told)
-    with room.kernel_log.open("a") as log:
-        log.write(line(bus, 79, 1001))
+    room.write_log(line(bus, 79, 1001))
     watched.until(lambda: (0, 79) in watched.told)
     assert watched.told == [(0, 43), (0, 79)]
 
 
 def test_only_the_newest_of_each_number_and_few_numbers_are_told(furnish: Furnish) -> None:
     room = furnish(h100())
-    bus = room.driver.cards[0].pci_bus
     numbers = [62, 95, *range(126, 136), *(31, 43) * 100]
-    text = "".join(line(bus, number, 100 + place) for place, number in enumerate(numbers))
-    room.kernel_log.write_text(text)
+    room.write_log(*(line(room.card.pci_bus, n, 100 + at) for at, n in enumerate(numbers)))
     watched = Watched(room)
     watched.until(lambda: (0, 43) in watched.told)
     assert [number for _, number in watched.told] == [62, 95, 132, 133, 134, 135, 31, 43]
@@ -153,13 +156,12 @@ def test_only_the_newest_of_each_number_and_few_numbers_are_told(furnish: Furnis
 
 def test_a_new_line_that_no_event_told_is_an_error_of_now(furnish: Furnish) -> None:
     room = furnish(h100(event_types=None))
-    bus = room.driver.cards[0].pci_bus
-    room.kernel_log.write_text(line(bus, 31, 100))
+    bus = room.card.pci_bus
+    room.write_log(line(bus, 31, 100))
     watched = Watched(room)
     watched.until(lambda: watched.told == [(0, 31)])
     room.clock.now += 50
-    with room.kernel_log.open("a") as log:
-        log.write(line(bus, 79, 1049.9))
+    room.write_log(line(bus, 79, 1049.9))
     watched.until(lambda: watched.told == [(0, 31), (0, 79)])
     assert watched.xids()[79] == pytest.approx(room.clock.time(), abs=1)
     assert [event.kind for event in watched.events] == [EventKind.ACCIDENT]
@@ -167,23 +169,18 @@ def test_a_new_line_that_no_event_told_is_an_error_of_now(furnish: Furnish) -> N
 
 def test_what_both_tell_is_told_once(furnish: Furnish) -> None:
     room = furnish(h100())
-    pipe = room.kernel_log
-    os.mkfifo(pipe)
-    writer = os.open(pipe, os.O_RDWR)
+    os.mkfifo(room.kernel_log)
+    writer = os.open(room.kernel_log, os.O_RDWR)
     try:
         watched = Watched(room)
-        card = room.driver.cards[0]
-        watched.until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
-        for number in (48, 45, 79):
-            card.xid(number)
-            os.write(writer, line(card.pci_bus, number, 1000).encode())
-        # It comes last in the log, and as an event that nothing else tells.
-        os.write(writer, line(card.pci_bus, 154, 1000).encode())
-        watched.wait(lambda: watched.events_received() == 3)
+        room.until_registered(1)
+        # 154 comes last in the log, and as an event that nothing else tells.
+        for number in (48, 45, 79, 154):
+            os.write(writer, line(room.card.pci_bus, number, 1000).encode())
+        watched.receive(48, 45, 79)
         watched.until(lambda: (0, 154) in watched.told)
         room.clock.now += 60
-        card.xid(43)
-        watched.wait(lambda: watched.events_received() == 4)
+        watched.receive(43)
         room.clock.now += 1
         watched.until(lambda: (0, 43) in watched.told)
     finally:
@@ -202,20 +199,17 @@ def test_an_error_is_one_event_whichever_origin_comes_first(
 ) -> None:
     room = furnish(h100(), h100())
     other, card = room.driver.cards
-    room.kernel_log.write_text(line(other.pci_bus, 31, 100))  # Its accident is too old to be shown.
+    room.write_log(line(other.pci_bus, 31, 100))  # Its accident is too old to be shown.
     watched = Watched(room)
     watched.until(lambda: room.calls("nvmlDeviceRegisterEvents") == 2 and watched.told)
 
     def event(number: int) -> None:
-        before = watched.events_received()
-        card.xid(number)
-        watched.wait(lambda: watched.events_received() > before)
+        watched.receive(number, index=1)
         for _ in range(3):
             watched.sample()
 
     def write(number: int, at: float) -> None:
-        with room.kernel_log.open("a") as log:
-            log.write(line(card.pci_bus, number, at, f"pid=7, name=at{at}, Ch 8"))
+        room.write_log(line(card.pci_bus, number, at, f"pid=7, name=at{at}, Ch 8"))
         watched.until(lambda: f"at{at}" in str(watched.sample().accidents))
 
     # Again minutes later, then another number: three errors.
@@ -236,18 +230,13 @@ def test_an_error_is_one_event_whichever_origin_comes_first(
     assert in_events == [None if event_first and late else 7] * 3
 
 
-def test_errors_between_two_samples_are_told_one_after_the_other(furnish: Furnish) -> None:
-    room = furnish(h100())
-    watched = Watched(room)
-    watched.until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+def test_errors_between_two_samples_are_told_one_after_the_other(registered: Registered) -> None:
+    watched = registered(h100())
     watched.sample()
     # There is no log, so nothing is to come from it.
-    watched.wait(lambda: kernel_thread() is None)
+    wait_until(lambda: kernel_thread() is None)
     watched.sample()
-    for number in (48, 63, 45):
-        room.driver.cards[0].xid(number)
-        room.clock.now += 0.01
-    watched.wait(lambda: watched.events_received() == 3)
+    watched.receive(48, 63, 45)
     watched.sample()
     assert watched.told == [(0, 48)]
     watched.until(lambda: len(watched.told) == 3)
@@ -273,8 +262,8 @@ def test_events_are_told_where_the_log_may_not_be_read(furnish: Furnish) -> None
     room = furnish(h100())
     room.kernel_log.symlink_to("/dev/zero")
     watched = Watched(room)
-    watched.until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
-    room.driver.cards[0].xid(94)
+    room.until_registered(1)
+    room.card.xid(94)
     watched.until(lambda: watched.told == [(0, 94)])
 
 
@@ -289,9 +278,7 @@ def taken(reports: XidReports, uuid: str = "GPU-0", slot: str = "0000:3b:00") ->
 @pytest.mark.parametrize(
     ("apart", "told"), [(0.0, [79]), (1.9, [79]), (2.1, [79, 79]), (60.0, [79, 79])]
 )
-def test_the_same_within_two_seconds_is_one(
-    apart: float, told: list[int], event_first: bool
-) -> None:
+def test_the_same_in_two_seconds_is_one(apart: float, told: list[int], event_first: bool) -> None:
     reports = XidReports()
     times = (100.0, 100.0 + apart) if event_first else (100.0 + apart, 100.0)
     reports.add("GPU-0", 79, times[0], XidOrigin.EVENT)
@@ -299,14 +286,12 @@ def test_the_same_within_two_seconds_is_one(
     assert taken(reports) == told
 
 
-def test_two_events_of_a_number_are_two(furnish: Furnish) -> None:
-    room = furnish(h100())
-    watched = Watched(room)
-    watched.until(lambda: room.calls("nvmlDeviceRegisterEvents") == 1)
+def test_two_events_of_a_number_are_two(registered: Registered) -> None:
+    watched = registered(h100())
     for count in (1, 2):
-        room.driver.cards[0].xid(31)
+        watched.room.card.xid(31)
         watched.until(lambda count=count: len(watched.told) == count)  # type: ignore[misc] # a default
-        room.clock.now += 0.5
+        watched.room.clock.now += 0.5
 
 
 def test_an_event_waits_a_second_for_its_line() -> None:
@@ -364,13 +349,11 @@ def test_a_flood_is_bounded(gpus: int) -> None:
 
 def test_each_xid_that_deserves_an_alert_is_of_its_severity() -> None:
     """The same lists as in docs/fleet/alerts.yml."""
-    critical = {
-        number for number in range(1000) if error_code(number).severity is ErrorSeverity.CRITICAL
-    }
+    severities = {number: error_code(number).severity for number in range(1000)}
+    critical = {n for n, severity in severities.items() if severity is ErrorSeverity.CRITICAL}
     assert critical == {48, 62, 64, 74, 79, 95, 119, 120}
-    assert error_code(94).severity is ErrorSeverity.WARNING
-    for number in (13, 31, 43, 63, 92):
-        assert error_code(number).passing, number
+    assert severities[94] is ErrorSeverity.WARNING
+    assert [n for n in (13, 31, 43, 63, 92) if not error_code(n).passing] == []
 
 
 @pytest.mark.parametrize("number", sorted(XIDS))
@@ -383,15 +366,14 @@ def test_each_xid_has_plain_words_and_says_what_to_do(number: int) -> None:
         assert not text.endswith(".")
 
 
+RECOVERY = "GPU recovery action changed from"
+
+
 @pytest.mark.parametrize(
     ("number", "text", "details"),
     [
         # kmsg_extended_test.go of leptonai/gpud.
-        (
-            149,
-            "NETIR_BER_EVENT Nonfatal XC0 i0 Link 03 (0x00086226 0x00000001 0x00000000)",
-            "not fatal, link 3, unit NETIR",
-        ),
+        (149, "NETIR_BER_EVENT Nonfatal XC0 i0 Link 03 (0x1 0x0)", "not fatal, link 3, unit NETIR"),
         (145, "RLW_RXPIPE Fatal XC0 i0 Link 08 (0x1", "fatal, link 8, unit RLW"),
         (146, "TLW_RX_PIPE1 Nonfatal XC0 i0 Link 00 (0x1", "not fatal, link 0, unit TLW"),
         # A newer driver aligns its words.
@@ -400,24 +382,15 @@ def test_each_xid_has_plain_words_and_says_what_to_do(number: int) -> None:
         (149, "NETIR Fatal XC0 i0 Link -2 (0x000fe406 0x0)", None),
         (74, "NVLink: non-fatal error detected on link 6(0x10000)", None),
         (74, "NVLink: fatal error detected on link 6(0x10000, 0x0, 0x0)", "fatal, link 6"),
-        (
-            154,
-            "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)",
-            "the GPU needs a reset",
-        ),
+        (154, f"{RECOVERY} 0x0 (None) to 0x1 (GPU Reset Required)", "the GPU needs a reset"),
         # The same number in driver 610.
+        (154, f"{RECOVERY} 0x0 (None) to 0x2 (OS Reboot)", "the machine needs a reboot"),
         (
-            154,
-            "GPU recovery action changed from 0x0 (None) to 0x2 (OS Reboot)",
-            "the machine needs a reboot",
-        ),
-        (
-            154,
-            "GPU recovery action changed from 0x0 (None) to 0x5 (Recover IMEX Domain)",
+            *(154, f"{RECOVERY} 0x0 (None) to 0x5 (Recover IMEX Domain)"),
             "the IMEX domain must be recovered",
         ),
-        (154, "GPU recovery action changed from 0x1 (None) to 0x63 (New)", None),
-        (154, "GPU recovery action changed from 0x0 (\x1b[2J", None),
+        (154, f"{RECOVERY} 0x1 (None) to 0x63 (New)", None),
+        (154, f"{RECOVERY} 0x0 (\x1b[2J", None),
         (149, "NETIR_BER_EVENT Strange XC0 i0 Link 03", None),
         (149, "", None),
         (79, "GPU has fallen off the bus.", None),

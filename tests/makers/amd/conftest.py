@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from gpumon.makers.amd import names
-from tests.clock import HandClock
+from gpumon.makers.amd.backend import AmdBackend
+from tests.makers.drm.trees import SampledTree
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
-def clock() -> HandClock:
-    """A clock that stands until a test moves it."""
-    return HandClock()
+def tree(tmp_path: Path) -> SampledTree:
+    """A machine without GPUs."""
+    return SampledTree(tmp_path, AmdBackend)
 
 
 @pytest.fixture(autouse=True)

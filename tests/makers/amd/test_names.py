@@ -20,9 +20,7 @@ TABLE = (
 )
 
 
-def test_the_table_of_libdrm_gives_the_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_libdrms_table_gives_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "amdgpu.ids"
     path.write_text(TABLE)
     monkeypatch.setattr(names, "IDS_PATHS", (ABSENT, str(path)))
@@ -31,25 +29,25 @@ def test_the_table_of_libdrm_gives_the_name(
 
 
 @pytest.mark.parametrize(
-    ("device", "revision", "name"),
-    [  # libdrm's amdgpu.ids
-        (0x67DF, 0xE7, "AMD Radeon RX 580 Series"),
-        (0x731F, 0xC1, "AMD Radeon RX 5700 XT"),
-        (0x744C, 0xC8, "AMD Radeon RX 7900 XTX"),
-        (0x7550, 0xC0, "AMD Radeon RX 9070 XT"),
-        (0x74A1, 0x00, "AMD Instinct MI300X"),
+    ("device", "revision", "board", "name"),
+    [
+        # libdrm's amdgpu.ids
+        (0x67DF, 0xE7, None, "AMD Radeon RX 580 Series"),
+        (0x731F, 0xC1, None, "AMD Radeon RX 5700 XT"),
+        (0x744C, 0xC8, None, "AMD Radeon RX 7900 XTX"),
+        (0x7550, 0xC0, None, "AMD Radeon RX 9070 XT"),
+        (0x74A1, 0x00, None, "AMD Instinct MI300X"),
+        # What no table has is named by its board or number.
+        (0x1234, 0x01, "Instinct MI999", "AMD Instinct MI999"),
+        (0x744C, 0xFF, None, "AMD GPU 0x744c"),
+        (0x744C, None, None, "AMD GPU 0x744c"),
+        (None, None, None, "AMD GPU"),
     ],
 )
-def test_common_models_have_their_name_without_libdrm(
-    device: int, revision: int, name: str
+def test_the_name_without_libdrm(
+    device: int | None, revision: int | None, board: str | None, name: str
 ) -> None:
-    assert gpu_name(device, revision) == name
-
-
-def test_a_model_that_no_table_has_is_named_by_its_board_or_number() -> None:
-    assert gpu_name(0x1234, 0x01, "Instinct MI999") == "AMD Instinct MI999"
-    assert gpu_name(0x744C, 0xFF) == gpu_name(0x744C, None) == "AMD GPU 0x744c"
-    assert gpu_name(None, None) == "AMD GPU"
+    assert gpu_name(device, revision, board) == name
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,19 @@ from gpumon.makers.drm.attributes import Attributes
 from gpumon.makers.drm.backend import DrmBackend
 from gpumon.model.selection import ALL
 from gpumon.system.system import System, SystemClock
+from tests.clock import HandClock
+from tests.known import known
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     import pytest
 
+    from gpumon.makers.backend import ListedProcess, Reading
+    from gpumon.model.processes import GpuUse
     from gpumon.model.selection import GpuSelection
+    from gpumon.model.snapshot import Gpu
     from gpumon.system.system import Clock
 
 Backend = TypeVar("Backend", bound=DrmBackend)
@@ -31,7 +36,6 @@ Backend = TypeVar("Backend", bound=DrmBackend)
 KERNEL = "6.8.0-49-generic"
 
 PID_FLAGS = 0x00400000
-KERNEL_THREAD_FLAGS = 0x00208040
 
 
 class Tree:
@@ -193,6 +197,52 @@ class Tree:
         shutil.rmtree(self.proc / str(pid))
 
 
+class SampledTree(Tree):
+    """A tree whose GPUs a backend reads when a test says so.
+
+    Attributes:
+        clock: The clock of the backend.
+        kind: Which backend.
+    """
+
+    def __init__(self, root: Path, kind: type[DrmBackend]) -> None:
+        super().__init__(root)
+        self.clock = HandClock()
+        self.kind = kind
+        self._backend: DrmBackend | None = None
+
+    def opened(self, selection: GpuSelection = ALL) -> DrmBackend:
+        """The backend, which the first call opens."""
+        if self._backend is None:
+            self._backend = self.backend(self.kind, selection, self.clock)
+            self._backend.open()
+        return self._backend
+
+    def read(self, seconds: float = 1.0) -> Reading:
+        """One more reading, so many seconds later."""
+        self.clock.now += seconds
+        return self.opened().read()
+
+    def gpu(self, seconds: float = 1.0) -> Gpu:
+        """The only GPU in one more reading."""
+        (gpu,) = self.read(seconds).gpus
+        return gpu
+
+    def lists(self, seconds: float = 1.0) -> Mapping[int, ListedProcess]:
+        """The processes in one more reading, by PID."""
+        return known(self.read(seconds).listed)
+
+    def use(self, pid: int, seconds: float = 1.0) -> GpuUse:
+        """What a process uses of its only GPU in one more reading."""
+        (use,) = self.lists(seconds)[pid].uses
+        return use
+
+
+def fields(prefix: str, **values: object) -> dict[str, object]:
+    """Fields of a GPU whose names begin alike."""
+    return {f"{prefix}_{name}": value for name, value in values.items()}
+
+
 def write(path: Path, content: str | bytes) -> None:
     """Write a file in place, as a value of the kernel changes."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -208,6 +258,23 @@ def link(path: Path, target: Path) -> None:
 def see_all_processes(monkeypatch: pytest.MonkeyPatch, *, all_of_them: bool = True) -> None:
     """Let backends that are made from now on believe to be outside of containers, or inside."""
     monkeypatch.setattr(clients, "in_initial_pid_namespace", lambda _: all_of_them)
+
+
+def record(
+    monkeypatch: pytest.MonkeyPatch, module: object, name: str, refused: str = "?"
+) -> list[str]:
+    """Record the paths that a function is called with; the processes of some have ended."""
+    paths: list[str] = []
+    whole: Callable[[str], object] = getattr(module, name)
+
+    def recorded(path: str) -> object:
+        paths.append(path)
+        if refused in path:
+            raise ProcessLookupError
+        return whole(path)
+
+    monkeypatch.setattr(module, name, recorded)
+    return paths
 
 
 class Faults:

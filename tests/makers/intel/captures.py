@@ -25,42 +25,37 @@ CARD = "0000:03:00.0"
 PROCESSOR = "0000:00:02.0"
 
 BRIDGE = {"vendor": "0x8086\n", "class": "0x060400\n"}
-OWN_LINK = {
-    # The GPU and the lower port tell this whatever the slot is: nvtop#344, pi#695.
-    "current_link_speed": "2.5 GT/s PCIe\n",
-    "current_link_width": "1\n",
-    "max_link_speed": "2.5 GT/s PCIe\n",
-    "max_link_width": "1\n",
-}
 
 
-def _link(speed: str, width: int, highest: str, widest: int) -> dict[str, str]:
-    return {
-        "current_link_speed": f"{speed} GT/s PCIe\n",
-        "current_link_width": f"{width}\n",
-        "max_link_speed": f"{highest} GT/s PCIe\n",
-        "max_link_width": f"{widest}\n",
-    }
+def _files(prefix: str = "", **values: object) -> dict[str, str]:
+    """Files of one line whose paths begin alike."""
+    return {f"{prefix}{name}": f"{value}\n" for name, value in values.items()}
 
 
-def _throttle(
-    prefix: str, status: str, *, xe: bool, active: tuple[str, ...] = ()
-) -> dict[str, str]:
+def _link(speed: float, width: int) -> dict[str, str]:
+    """A link that is at its best."""
+    speeds = dict.fromkeys(("current_link_speed", "max_link_speed"), f"{speed} GT/s PCIe")
+    return _files(**speeds, current_link_width=width, max_link_width=width)
+
+
+def _throttle(prefix: str, *active: str, xe: bool) -> dict[str, str]:
     """The reasons of drivers/gpu/drm/xe/xe_gt_throttle.c and .../i915/gt/intel_gt_sysfs_pm.c."""
     names = ("pl1", "pl2", "pl4", "thermal", "prochot", "ratl", "vr_thermalert", "vr_tdc")
+    reasons = {name: int(name in active) for name in names}
     reason = "reason_" if xe else ""
-    return {
-        f"{prefix}status": status,
-        **{f"{prefix}{reason}{name}": f"{int(name in active)}\n" for name in names},
-    }
+    return _files(prefix, status=int(bool(active))) | _files(f"{prefix}{reason}", **reasons)
+
+
+OWN_LINK = _link(2.5, 1)
+"""The GPU and the lower port tell this whatever the slot is: nvtop#344, pi#695."""
 
 
 def add_switch(tree: Tree) -> tuple[str, ...]:
     """Add the bridges above a card; returns the parents of the card."""
     # The slot has 4.0 and 16 lanes; the card's upper port can do that, too (the card is at its best
     # there, which nvtop#344 calls "Correct"). The numbers are the test's own.
-    tree.pci(ROOT_PORT, {**BRIDGE, **_link("16.0", 16, "16.0", 16)})
-    tree.pci(UPPER_PORT, {**BRIDGE, **_link("16.0", 16, "16.0", 16)}, (ROOT_PORT,))
+    tree.pci(ROOT_PORT, {**BRIDGE, **_link(16.0, 16)})
+    tree.pci(UPPER_PORT, {**BRIDGE, **_link(16.0, 16)}, (ROOT_PORT,))
     tree.pci(LOWER_PORT, {**BRIDGE, **OWN_LINK}, (ROOT_PORT, UPPER_PORT))
     return ROOT_PORT, UPPER_PORT, LOWER_PORT
 
@@ -70,8 +65,7 @@ def sysfs_files(device: str, files: dict[str, str]) -> dict[str, str]:
         "vendor": "0x8086\n",
         "device": f"{device}\n",
         "class": "0x030000\n",
-        "power/control": "auto\n",
-        "power/runtime_status": "active\n",
+        **_files("power/", control="auto", runtime_status="active"),
         **OWN_LINK,
         **files,
     }
@@ -82,22 +76,15 @@ def a770_i915(tree: Tree) -> Path:
     gt = "drm/card0/gt/gt0/"
     files = {
         # The clocks, the energy, the fan and the temperature are the test's own.
-        f"{gt}rps_act_freq_mhz": "600\n",
-        f"{gt}rps_cur_freq_mhz": "600\n",
-        f"{gt}rps_max_freq_mhz": "2200\n",
-        f"{gt}rps_RP0_freq_mhz": "2400\n",
-        **_throttle(f"{gt}throttle_reason_", "0\n", xe=False),
-        "hwmon/hwmon4/name": "i915\n",
-        "hwmon/hwmon4/energy1_input": "5000000000\n",
-        "hwmon/hwmon4/power1_max": "190000000\n",
-        "hwmon/hwmon4/power1_rated_max": "190000000\n",
+        **_files(f"{gt}rps_", act_freq_mhz=600, cur_freq_mhz=600),
+        **_files(f"{gt}rps_", max_freq_mhz=2200, RP0_freq_mhz=2400),
+        **_throttle(f"{gt}throttle_reason_", xe=False),
+        **_files("hwmon/hwmon4/", name="i915", energy1_input=5_000_000_000),
+        **_files("hwmon/hwmon4/power1_", max=190_000_000, rated_max=190_000_000),
         # nvtop#331: since Linux 6.12 the fan, and later the temperature.
-        "hwmon/hwmon4/fan1_input": "1200\n",
-        "hwmon/hwmon4/temp1_input": "46000\n",
-        "hwmon/hwmon4/in0_input": "725\n",
+        **_files("hwmon/hwmon4/", fan1_input=1200, temp1_input=46000, in0_input=725),
         # Documentation/ABI/testing/sysfs-driver-intel-i915-hwmon: one part of the GPU.
-        "hwmon/hwmon3/name": "i915_gt0\n",
-        "hwmon/hwmon3/energy1_input": "77\n",
+        **_files("hwmon/hwmon3/", name="i915_gt0", energy1_input=77),
     }
     return tree.card(CARD, "i915", sysfs_files("0x56a0", files), parents=add_switch(tree))
 
@@ -106,16 +93,11 @@ def a750_xe(tree: Tree) -> Path:
     """Arc A750 with ``xe``, which tells the energy of the package only (nvtop#347)."""
     gt = "tile0/gt0/freq0/"
     files = {
-        f"{gt}act_freq": "0\n",
-        f"{gt}max_freq": "2400\n",
-        f"{gt}rp0_freq": "2400\n",
-        **_throttle(f"{gt}throttle/", "0\n", xe=True),
-        "hwmon/hwmon5/name": "xe\n",
-        "hwmon/hwmon5/energy2_input": "1000000\n",
-        "hwmon/hwmon5/energy2_label": "pkg\n",
+        **_files(gt, act_freq=0, max_freq=2400, rp0_freq=2400),
+        **_throttle(f"{gt}throttle/", xe=True),
+        **_files("hwmon/hwmon5/", name="xe", energy2_input=1_000_000, energy2_label="pkg"),
         # Documentation/ABI/testing/sysfs-driver-intel-xe-hwmon: 0 is a disabled limit.
-        "hwmon/hwmon5/power1_max": "0\n",
-        "hwmon/hwmon5/power2_max": "190000000\n",
+        **_files("hwmon/hwmon5/", power1_max=0, power2_max=190_000_000),
     }
     return tree.card(CARD, "xe", sysfs_files("0x56a1", files), parents=add_switch(tree))
 
@@ -126,28 +108,15 @@ def b580_files() -> dict[str, str]:
     return sysfs_files(
         "0xe20b",
         {
-            f"{main}act_freq": "2850\n",  # the test's own
-            f"{main}rp0_freq": "2850\n",  # the test's own
-            f"{media}act_freq": "0\n",
-            f"{media}cur_freq": "1200\n",
-            f"{media}min_freq": "1200\n",
-            f"{media}max_freq": "1500\n",
-            f"{media}rp0_freq": "1500\n",
-            f"{media}rpa_freq": "1217\n",
-            f"{media}rpe_freq": "400\n",
-            f"{media}rpn_freq": "400\n",
-            **_throttle(f"{main}throttle/", "1\n", xe=True, active=("pl1", "thermal")),
-            "hwmon/hwmon6/name": "xe\n",
-            "hwmon/hwmon6/energy1_input": "0\n",
-            "hwmon/hwmon6/energy1_label": "card\n",
+            **_files(main, act_freq=2850, rp0_freq=2850),  # the test's own
+            **_files(media, act_freq=0, cur_freq=1200, min_freq=1200, max_freq=1500),
+            **_files(media, rp0_freq=1500, rpa_freq=1217, rpe_freq=400, rpn_freq=400),
+            **_throttle(f"{main}throttle/", "pl1", "thermal", xe=True),
+            **_files("hwmon/hwmon6/", name="xe", energy1_input=0, energy1_label="card"),
             # Channels of the ABI document; limits of the temperature since Linux 7.0. Test's own.
-            "hwmon/hwmon6/temp2_input": "51000\n",
-            "hwmon/hwmon6/temp2_label": "pkg\n",
-            "hwmon/hwmon6/temp2_crit": "100000\n",
-            "hwmon/hwmon6/temp2_emergency": "105000\n",
-            "hwmon/hwmon6/temp3_input": "58000\n",
-            "hwmon/hwmon6/temp3_label": "vram\n",
-            "hwmon/hwmon6/fan1_input": "500\n",
+            **_files("hwmon/hwmon6/temp2_", input=51000, label="pkg", crit=100000),
+            **_files("hwmon/hwmon6/", temp2_emergency=105000, fan1_input=500),
+            **_files("hwmon/hwmon6/temp3_", input=58000, label="vram"),
         },
     )
 
@@ -161,9 +130,7 @@ def b60_xe(tree: Tree) -> Path:
     """Arc Pro B60 (nvtop#493): a cap of 200 W, critical at 400 W, no ``power1_max``."""
     files = {
         "hwmon/hwmon3/name": "xe\n",
-        "hwmon/hwmon3/power1_label": "card\n",
-        "hwmon/hwmon3/power1_cap": "200000000\n",
-        "hwmon/hwmon3/power1_crit": "400000000\n",
+        **_files("hwmon/hwmon3/power1_", label="card", cap=200_000_000, crit=400_000_000),
     }
     return tree.card(CARD, "xe", sysfs_files("0xe211", files), parents=add_switch(tree))
 
@@ -172,12 +139,9 @@ def b70_xe(tree: Tree) -> Path:
     """Arc Pro B70 (btop#1457): 8086:e223, which no table names; 414 J in 2.01 s."""
     files = {
         "hwmon/hwmon7/name": "xe\n",
-        "hwmon/hwmon7/energy1_label": "card\n",
-        "hwmon/hwmon7/energy1_input": "81000000000\n",
-        "hwmon/hwmon7/energy2_label": "pkg\n",
-        "hwmon/hwmon7/energy2_input": "60000000000\n",
-        "hwmon/hwmon7/power1_label": "card\n",
-        "hwmon/hwmon7/power1_cap": "275000000\n",
+        **_files("hwmon/hwmon7/energy1_", label="card", input=81_000_000_000),
+        **_files("hwmon/hwmon7/energy2_", label="pkg", input=60_000_000_000),
+        **_files("hwmon/hwmon7/power1_", label="card", cap=275_000_000),
     }
     return tree.card(CARD, "xe", sysfs_files("0xe223", files), parents=add_switch(tree))
 
@@ -185,29 +149,19 @@ def b70_xe(tree: Tree) -> Path:
 def max_1550_xe(tree: Tree) -> Path:
     """Data Center GPU Max 1550: two tiles, and a link without a switch. Numbers are the test's."""
     files = {
-        "tile0/gt0/freq0/act_freq": "1600\n",
-        "tile0/gt0/freq0/rp0_freq": "1600\n",
+        **_files("tile0/gt0/freq0/", act_freq=1600, rp0_freq=1600),
         "tile0/memory/freq0/max_freq": "3200\n",
         "tile1/gt1/freq0/act_freq": "1550\n",
-        "hwmon/hwmon2/name": "xe\n",
-        "hwmon/hwmon2/energy1_input": "9000000\n",
-        **_link("32.0", 16, "32.0", 16),
+        **_files("hwmon/hwmon2/", name="xe", energy1_input=9_000_000),
+        **_link(32.0, 16),
     }
     return tree.card(CARD, "xe", sysfs_files("0x0bd5", files), parents=(ROOT_PORT,))
 
 
 def uhd_i915(tree: Tree, device: str = "0x3e92") -> Path:
     """Processor graphics in smc#45, before Linux 5.18: 350 of 1150 MHz."""
-    clocks = {
-        "act": 350,
-        "boost": 1150,
-        "cur": 350,
-        "max": 1150,
-        "min": 350,
-        "RP0": 1150,
-        "RP1": 350,
-        "RPn": 350,
-    }
+    clocks = dict.fromkeys(("act", "cur", "min", "RP1", "RPn"), 350)
+    clocks |= dict.fromkeys(("boost", "max", "RP0"), 1150)
     files = {
         "vendor": "0x8086\n",
         "device": f"{device}\n",
@@ -224,9 +178,8 @@ def b390_xe(tree: Tree) -> Path:
         "vendor": "0x8086\n",
         "device": "0xb080\n",
         "class": "0x030000\n",
-        f"{gt}act_freq": "1900\n",
-        f"{gt}rp0_freq": "2500\n",
-        **_throttle(f"{gt}throttle/", "1\n", xe=True, active=("pl4",)),
+        **_files(gt, act_freq=1900, rp0_freq=2500),
+        **_throttle(f"{gt}throttle/", "pl4", xe=True),
     }
     return tree.card(PROCESSOR, "xe", files, parents=())
 

@@ -15,8 +15,8 @@ from gpumon.makers.sampler import Sampler
 from gpumon.makers.source import SourceError
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.system.system import System
-from tests.clock import HandClock
-from tests.makers.drm.trees import Faults, Tree, see_all_processes, write
+from tests.known import known
+from tests.makers.drm.trees import KERNEL, Faults, SampledTree, fields, see_all_processes, write
 from tests.makers.intel import captures
 from tests.makers.intel.captures import CARD, I915_CLIENT, PROCESSOR, XE_CLIENT
 from tests.makers.intel.test_memory import A750_BYTES, A750_USED, LOCAL, xe_answer, xe_driver
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from gpumon.makers.backend import Reading
-    from gpumon.model.snapshot import Gpu
+    from tests.makers.drm.trees import Tree
 
     Capture = Callable[[Tree], Path]
 
@@ -35,30 +34,76 @@ RENDER = "/dev/dri/renderD128"
 MIB = 2**20
 
 
-class Room:
-    """A machine with Intel GPUs."""
-
-    def __init__(self, root: Path) -> None:
-        self.tree = Tree(root)
-        self.clock = HandClock()
-        self.backend: IntelBackend | None = None
-
-    def read(self, seconds: float = 1.0) -> Reading:
-        self.clock.now += seconds
-        if self.backend is None:
-            self.backend = self.tree.backend(IntelBackend, clock=self.clock)
-            self.backend.open()
-        return self.backend.read()
-
-    def gpu(self, seconds: float = 1.0) -> Gpu:
-        (gpu,) = self.read(seconds).gpus
-        return gpu
-
-
 @pytest.fixture
-def room(tmp_path: Path) -> Room:
-    return Room(tmp_path)
+def tree(tmp_path: Path) -> SampledTree:
+    return SampledTree(tmp_path, IntelBackend)
 
+
+# Models
+
+EXPECTED: dict[Capture, dict[str, object]] = {
+    captures.a770_i915: {
+        "name": "Intel Arc A770",
+        "architecture": "Xe-HPG",
+        "uuid": f"PCI-{CARD}",
+        "pci_bus_id": CARD,
+        "minor_number": 128,
+        "memory_unified": False,
+        **fields("clock", sm=600, sm_max=2400, video=None, event_reasons=0),
+        **fields("temperature", gpu=46, memory=None),
+        "energy": 5000.0,
+        "power_limit": 190.0,
+        **fields("pcie", generation=4, width=16, generation_max=4, width_max=16),
+    },
+    captures.a750_xe: {
+        "name": "Intel Arc A750",
+        "power_limit": 190.0,  # A disabled limit of the card is none.
+        **fields("clock", sm=0, sm_max=2400),
+    },
+    captures.b580_xe: {
+        "name": "Intel Arc B580",
+        "architecture": "Xe2",
+        "power_limit": None,
+        **fields("clock", video=0, video_max=1500, event_reasons=0x004 | 0x040),
+        **fields("temperature", gpu=51, memory=58, slowdown=100, shutdown=105),
+    },
+    captures.b60_xe: {
+        "name": "Intel Arc Pro B60",
+        **fields("power", limit=200.0, draw=None),  # In effect, and not the critical one.
+        **fields("clock", sm=None, sm_max=None),
+        "temperature_gpu": None,
+        "energy": None,
+    },
+    captures.b70_xe: {
+        "name": "Intel GPU 0xe223",  # A model without a name is named by its number.
+        "architecture": None,
+        "memory_unified": False,
+        "power_limit": 275.0,
+    },
+    captures.max_1550_xe: {
+        "name": "Intel Data Center GPU Max 1550",
+        "architecture": "Xe-HPC",
+        **fields("pcie", generation=5, width=16),
+        # Tile 1 is no media engine.
+        **fields("clock", sm=1600, memory=None, memory_max=3200, video=None),
+    },
+    # Before Linux 5.18.
+    captures.uhd_i915: {
+        "name": "Intel UHD Graphics 630",
+        "memory_unified": True,
+        **fields("clock", sm=350, sm_max=1150, event_reasons=None),
+        "power_draw": None,
+        "temperature_gpu": None,
+        "pcie_generation": None,
+    },
+    # Held down by a power limit.
+    captures.b390_xe: {
+        "name": "Intel Arc B390",
+        "memory_unified": True,
+        **fields("clock", sm=1900, sm_max=2500, event_reasons=0x004),
+    },
+}
+"""What is known of each capture; ``None`` is a value that the driver does not have."""
 
 ALWAYS_UNKNOWN = {
     *("serial", "vbios_version", "utilization_memory", "utilization_encoder"),
@@ -67,113 +112,33 @@ ALWAYS_UNKNOWN = {
 }
 
 
-# Models
+@pytest.mark.parametrize("capture", EXPECTED)
+def test_what_each_model_tells(tree: SampledTree, capture: Capture) -> None:
+    capture(tree)
+    gpu, expected = tree.gpu(), EXPECTED[capture]
+    assert {name: getattr(gpu, name) for name in expected} == expected
+    unknown = {name for name, value in expected.items() if value is None}
+    assert {gpu.unknown[name] for name in unknown | ALWAYS_UNKNOWN} == {Unknown.NOT_SUPPORTED}
 
 
-def test_an_arc_card_with_i915(room: Room) -> None:
-    captures.a770_i915(room.tree)
-    gpu = room.gpu()
-    assert (gpu.name, gpu.architecture, gpu.uuid) == ("Intel Arc A770", "Xe-HPG", f"PCI-{CARD}")
-    assert (gpu.pci_bus_id, gpu.minor_number, gpu.memory_unified) == (CARD, 128, False)
-    assert (gpu.clock_sm, gpu.clock_sm_max, gpu.clock_event_reasons) == (600, 2400, 0)
-    assert (gpu.temperature_gpu, gpu.energy, gpu.power_limit) == (46, 5000.0, 190.0)
-    assert (gpu.pcie_generation, gpu.pcie_width) == (4, 16)
-    assert (gpu.pcie_generation_max, gpu.pcie_width_max) == (4, 16)
-    assert gpu.unknown["clock_video"] is Unknown.NOT_SUPPORTED
-    assert gpu.unknown["temperature_memory"] is Unknown.NOT_SUPPORTED
-    assert gpu.unknown["power_draw"] is Unknown.NOT_READ
-
-
-def test_an_arc_card_with_xe(room: Room) -> None:
-    folder = captures.a750_xe(room.tree)
-    gpu = room.gpu()
-    assert (gpu.name, gpu.clock_sm, gpu.clock_sm_max) == ("Intel Arc A750", 0, 2400)
-    assert gpu.power_limit == 190.0, "a disabled limit of the card is none"
-    write(folder / "hwmon/hwmon5/energy2_input", "46000000\n")
-    assert room.gpu().power_draw == pytest.approx(45.0)
-
-
-def test_a_battlemage_card(room: Room) -> None:
-    captures.b580_xe(room.tree)
-    gpu = room.gpu()
-    assert (gpu.name, gpu.architecture) == ("Intel Arc B580", "Xe2")
-    assert (gpu.clock_video, gpu.clock_video_max) == (0, 1500)
-    assert (gpu.temperature_gpu, gpu.temperature_memory) == (51, 58)
-    assert (gpu.temperature_slowdown, gpu.temperature_shutdown) == (100, 105)
-    assert gpu.clock_event_reasons == 0x004 | 0x040
-    assert gpu.unknown["power_limit"] is Unknown.NOT_SUPPORTED
-
-
-def test_the_power_limit_is_that_in_effect_and_not_the_critical_one(room: Room) -> None:
-    captures.b60_xe(room.tree)
-    gpu = room.gpu()
-    assert (gpu.name, gpu.power_limit) == ("Intel Arc Pro B60", 200.0)
-    for field in ("clock_sm", "clock_sm_max", "power_draw", "energy", "temperature_gpu"):
-        assert gpu.unknown[field] is Unknown.NOT_SUPPORTED
-
-
-def test_a_model_without_a_name_is_named_by_its_number(room: Room) -> None:
-    folder = captures.b70_xe(room.tree)
-    gpu = room.gpu()
-    assert (gpu.name, gpu.memory_unified) == ("Intel GPU 0xe223", False)
-    assert gpu.unknown["architecture"] is Unknown.NOT_SUPPORTED
-    write(folder / "hwmon/hwmon7/energy1_input", "81414000000\n")
-    gpu = room.gpu(2.01)
-    assert gpu.power_draw == pytest.approx(206, abs=0.5), "of the card, not of the package"
-    assert gpu.power_limit == 275.0
-
-
-def test_a_data_center_card_tells_its_own_link(room: Room) -> None:
-    captures.max_1550_xe(room.tree)
-    gpu = room.gpu()
-    assert (gpu.name, gpu.architecture) == ("Intel Data Center GPU Max 1550", "Xe-HPC")
-    assert (gpu.pcie_generation, gpu.pcie_width, gpu.clock_sm) == (5, 16, 1600)
-    assert (gpu.clock_memory, gpu.clock_memory_max) == (None, 3200)
-    assert gpu.unknown["clock_video"] is Unknown.NOT_SUPPORTED, "tile 1 is no media engine"
-
-
-def test_processor_graphics_before_linux_5_18(room: Room) -> None:
-    folder = captures.uhd_i915(room.tree)
-    write(folder / "drm/card0/card0-DP-1/status", "connected\n")
-    gpu = room.gpu()
-    assert (gpu.name, gpu.memory_unified) == ("Intel UHD Graphics 630", True)
-    assert (gpu.display_mode, gpu.display_active) == (True, False)
-    assert (gpu.clock_sm, gpu.clock_sm_max) == (350, 1150)
-    unknown = {"power_draw", "temperature_gpu", "pcie_generation", "clock_event_reasons"}
-    assert {gpu.unknown[name] for name in unknown} == {Unknown.NOT_SUPPORTED}
-
-
-def test_processor_graphics_held_down_by_a_power_limit(room: Room) -> None:
-    captures.b390_xe(room.tree)
-    gpu = room.gpu()
-    assert (gpu.name, gpu.memory_unified) == ("Intel Arc B390", True)
-    assert (gpu.clock_sm, gpu.clock_sm_max, gpu.clock_event_reasons) == (1900, 2500, 0x004)
-
-
-@pytest.mark.parametrize(
-    "capture",
-    [
-        captures.a770_i915,
-        captures.a750_xe,
-        captures.b580_xe,
-        captures.b60_xe,
-        captures.b70_xe,
-        captures.max_1550_xe,
-        captures.uhd_i915,
-        captures.b390_xe,
-    ],
-)
-def test_each_value_is_known_or_has_a_reason_and_nothing_is_invented(
-    room: Room, capture: Capture
-) -> None:
-    capture(room.tree)
-    room.gpu()
-    gpu = room.gpu()
+@pytest.mark.parametrize("capture", EXPECTED)
+def test_each_value_is_known_or_has_a_reason(tree: SampledTree, capture: Capture) -> None:
+    capture(tree)
+    tree.gpu()
+    gpu = tree.gpu()
     later = {"xid_at"}
     for field in gpu.__struct_fields__[gpu.__struct_fields__.index("mig") + 1 :]:
         known = getattr(gpu, field) is not None
         assert known != (field in gpu.unknown) or field in later, field
-    assert {gpu.unknown[name] for name in ALWAYS_UNKNOWN} == {Unknown.NOT_SUPPORTED}
+
+
+def test_a_monitor_at_processor_graphics(tree: SampledTree) -> None:
+    write(captures.uhd_i915(tree) / "drm/card0/card0-DP-1/status", "connected\n")
+    gpu = tree.gpu()
+    assert (gpu.display_mode, gpu.display_active) == (True, False)
+
+
+# Models
 
 
 @pytest.mark.parametrize(
@@ -197,105 +162,121 @@ def test_names(device: int | None, name: str, discrete: bool | None) -> None:
     assert (model.name, model.discrete) == (name, discrete)
 
 
-def test_a_card_in_the_place_of_processor_graphics_is_a_card(room: Room) -> None:
+def test_a_card_in_the_place_of_processor_graphics_is_a_card(tree: SampledTree) -> None:
     # As in a virtual machine.
-    room.tree.card(PROCESSOR, "xe", {"vendor": "0x8086\n", "device": "0xe20b\n"}, parents=())
-    assert room.gpu().memory_unified is False
+    tree.card(PROCESSOR, "xe", {"vendor": "0x8086\n", "device": "0xe20b\n"}, parents=())
+    assert tree.gpu().memory_unified is False
 
 
-def test_cards_and_processor_graphics_of_one_machine(room: Room) -> None:
-    captures.uhd_i915(room.tree)
-    room.tree.card(CARD, "xe", {"device": "0x56a1\n"}, number=1, render=129)
-    reading = room.read()
+def test_cards_and_processor_graphics_of_one_machine(tree: SampledTree) -> None:
+    captures.uhd_i915(tree)
+    tree.card(CARD, "xe", {"device": "0x56a1\n"}, number=1, render=129)
+    reading = tree.read()
     assert [gpu.name for gpu in reading.gpus] == ["Intel Arc A750", "Intel UHD Graphics 630"]
-    assert reading.driver.version == "i915 6.8.0-49-generic, xe 6.8.0-49-generic"
+    assert reading.driver.version == f"i915 {KERNEL}, xe {KERNEL}"
 
 
-def test_without_a_gpu_it_is_said_where_to_look(room: Room) -> None:
-    with pytest.raises(SourceError) as caught:
-        room.read()
-    assert caught.value.sentence == "No GPU of Intel was found."
-    assert "lspci" in caught.value.advice
+def test_without_a_gpu_it_is_said_where_to_look(tree: SampledTree) -> None:
+    with pytest.raises(SourceError, match=r"No GPU of Intel was found\..*lspci"):
+        tree.read()
 
 
 # Power
 
 
-def test_power_is_the_mean_of_about_a_second(room: Room) -> None:
-    energy = captures.a770_i915(room.tree) / "hwmon/hwmon4/energy1_input"
+@pytest.mark.parametrize(
+    ("capture", "file", "microjoules", "seconds", "watts"),
+    [
+        (captures.a750_xe, "hwmon/hwmon5/energy2_input", 46_000_000, 1.0, 45.0),
+        # Of the card, not of the package.
+        (captures.b70_xe, "hwmon/hwmon7/energy1_input", 81_414_000_000, 2.01, 206.0),
+    ],
+)
+def test_power_follows_from_the_energy(
+    tree: SampledTree, capture: Capture, file: str, microjoules: int, seconds: float, watts: float
+) -> None:
+    energy = capture(tree) / file
+    assert tree.gpu().unknown["power_draw"] is Unknown.NOT_READ
+    write(energy, f"{microjoules}\n")
+    assert tree.gpu(seconds).power_draw == pytest.approx(watts, abs=0.5)
+
+
+@pytest.fixture
+def energy(tree: SampledTree) -> Path:
+    """The counter of the only card: 5,000 J in µJ."""
+    return captures.a770_i915(tree) / "hwmon/hwmon4/energy1_input"
+
+
+def test_power_is_the_mean_of_about_a_second(tree: SampledTree, energy: Path) -> None:
     joules = 100.0
     for watts in [50.0] * 10 + [150.0] * 20:
         joules += watts * 0.1
         write(energy, f"{round(joules * 1e6)}\n")
-        gpu = room.gpu(0.1)
+        gpu = tree.gpu(0.1)
     assert gpu.power_draw == pytest.approx(150.0)
     write(energy, f"{round((joules + 5.0) * 1e6)}\n")
-    assert room.gpu(0.1).power_draw == pytest.approx((150.0 * 0.9 + 5.0) / 1.0, rel=0.02)
+    assert tree.gpu(0.1).power_draw == pytest.approx((150.0 * 0.9 + 5.0) / 1.0, rel=0.02)
 
 
-def test_an_energy_counter_that_began_anew_is_no_power(room: Room) -> None:
-    energy = captures.a770_i915(room.tree) / "hwmon/hwmon4/energy1_input"
-    room.gpu()
-    write(energy, "5040000000\n")
-    assert room.gpu().power_draw == pytest.approx(40.0)
-    write(energy, "1000000\n")
-    assert room.gpu().power_draw == pytest.approx(40.0), "the last value"
-    write(energy, "31000000\n")
-    assert room.gpu().power_draw == pytest.approx(30.0)
+def test_an_energy_counter_that_began_anew_is_no_power(tree: SampledTree, energy: Path) -> None:
+    tree.gpu()
+    # The last value stays.
+    for microjoules, watts in ((5_040_000_000, 40.0), (1_000_000, 40.0), (31_000_000, 30.0)):
+        write(energy, f"{microjoules}\n")
+        assert tree.gpu().power_draw == pytest.approx(watts)
 
 
-def test_impossible_power_is_not_shown(room: Room) -> None:
-    energy = captures.a770_i915(room.tree) / "hwmon/hwmon4/energy1_input"
-    room.gpu()
+def test_impossible_power_is_not_shown(tree: SampledTree, energy: Path) -> None:
+    tree.gpu()
     write(energy, f"{10**17}\n")
-    assert room.gpu().power_draw is None
+    assert tree.gpu().power_draw is None
 
 
-def test_a_hwmon_folder_that_comes_later_is_found(room: Room) -> None:
-    folder = room.tree.card(CARD, "xe", {"device": "0xe20b\n"})
-    assert room.gpu().temperature_gpu is None
+def test_a_hwmon_folder_that_comes_later_is_found(tree: SampledTree) -> None:
+    folder = tree.card(CARD, "xe", {"device": "0xe20b\n"})
+    assert tree.gpu().temperature_gpu is None
     write(folder / "hwmon/hwmon6/name", "xe\n")
     write(folder / "hwmon/hwmon6/temp2_input", "51000\n")
-    room.gpu(31.0)
-    room.gpu(3.0)
-    assert room.gpu(3.0).temperature_gpu == 51
+    tree.gpu(31.0)
+    tree.gpu(3.0)
+    assert tree.gpu(3.0).temperature_gpu == 51
 
 
-def test_only_set_reasons_are_told(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    throttle = captures.b580_xe(room.tree) / "tile0/gt0/freq0/throttle"
-    room.gpu()
-    write(throttle / "reason_pl1", "0\n")
-    assert room.gpu().clock_event_reasons == 0x040
-    write(throttle / "reason_ratl", "1\n")
-    write(throttle / "reason_prochot", "1\n")
-    assert room.gpu().clock_event_reasons == 0x040 | 0x020 | 0x008
-    write(throttle / "status", "0\n")
-    assert room.gpu().clock_event_reasons == 0
+def test_only_set_reasons_are_told(tree: SampledTree, monkeypatch: pytest.MonkeyPatch) -> None:
+    throttle = captures.b580_xe(tree) / "tile0/gt0/freq0/throttle"
+    tree.gpu()
+    for changes, reasons in (
+        ({"reason_pl1": 0}, 0x040),
+        ({"reason_ratl": 1, "reason_prochot": 1}, 0x040 | 0x020 | 0x008),
+        ({"status": 0}, 0),
+    ):
+        for name, value in changes.items():
+            write(throttle / name, f"{value}\n")
+        assert tree.gpu().clock_event_reasons == reasons
     faults = Faults(monkeypatch)
-    faults.errors["throttle/status"] = errno.EACCES
-    faults.errors["reason_thermal"] = errno.EACCES
-    assert room.gpu().unknown["clock_event_reasons"] is Unknown.NO_PERMISSION
+    faults.errors = dict.fromkeys(("throttle/status", "reason_thermal"), errno.EACCES)
+    assert tree.gpu().unknown["clock_event_reasons"] is Unknown.NO_PERMISSION
 
 
 # Link
 
 
-def test_the_link_of_a_slot_with_fewer_lanes(room: Room) -> None:
-    captures.a770_i915(room.tree)
-    ports = room.tree.sys / "bus/pci/devices"
+def test_the_link_of_a_slot_with_fewer_lanes(tree: SampledTree) -> None:
+    captures.a770_i915(tree)
+    ports = tree.sys / "bus/pci/devices"
     for port in (captures.ROOT_PORT, captures.UPPER_PORT):
         write(ports / port / "current_link_speed", "8.0 GT/s PCIe\n")
         write(ports / port / "current_link_width", "8\n")
     write(ports / captures.ROOT_PORT / "max_link_speed", "8.0 GT/s PCIe\n")
-    gpu = room.gpu()
+    gpu = tree.gpu()
     assert (gpu.pcie_generation, gpu.pcie_width) == (3, 8)
     assert (gpu.pcie_generation_max, gpu.pcie_width_max) == (3, 16)
 
 
-def test_the_link_of_a_card_whose_bridges_are_not_shown_is_unknown(room: Room) -> None:
+def test_the_link_of_a_card_whose_bridges_are_not_shown_is_unknown(tree: SampledTree) -> None:
     # As in a virtual machine.
-    room.tree.card(CARD, "xe", captures.sysfs_files("0x56a0", {}), parents=("0000:00:01.0",))
-    gpu = room.gpu()
+    tree.card(CARD, "xe", captures.sysfs_files("0x56a0", {}), parents=("0000:00:01.0",))
+    gpu = tree.gpu()
     assert (gpu.pcie_generation, gpu.pcie_width) == (None, None)
     assert gpu.unknown["pcie_generation_max"] is Unknown.NOT_SUPPORTED
 
@@ -308,52 +289,53 @@ def with_memory(monkeypatch: pytest.MonkeyPatch, used: int) -> None:
     monkeypatch.setattr(drivers, "ioctl", xe_driver(answer))
 
 
-def test_memory_that_the_driver_tells(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def a750(tree: SampledTree) -> SampledTree:
+    captures.a750_xe(tree)
+    return tree
+
+
+def test_memory_that_the_driver_tells(a750: SampledTree, monkeypatch: pytest.MonkeyPatch) -> None:
     with_memory(monkeypatch, A750_USED)
-    captures.a750_xe(room.tree)
-    gpu = room.gpu()
+    gpu = a750.gpu()
     assert (gpu.memory_total, gpu.memory_used) == (A750_BYTES, A750_USED)
     assert gpu.memory_free == A750_BYTES - A750_USED
     with_memory(monkeypatch, 5 * MIB)
-    assert room.gpu().memory_used == 5 * MIB
+    assert a750.gpu().memory_used == 5 * MIB
 
 
 def test_what_is_used_of_the_memory_is_for_the_privileged(
-    room: Room, monkeypatch: pytest.MonkeyPatch
+    a750: SampledTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     see_all_processes(monkeypatch, all_of_them=False)
     with_memory(monkeypatch, 0)
-    captures.a750_xe(room.tree)
-    room.tree.process(100, {5: (RENDER, XE_CLIENT)})
-    gpu = room.gpu()
+    a750.process(100, {5: (RENDER, XE_CLIENT)})
+    gpu = a750.gpu()
     assert (gpu.memory_total, gpu.memory_used, gpu.memory_free) == (A750_BYTES, None, None)
-    assert gpu.unknown["memory_used"] is Unknown.NO_PERMISSION
-    assert gpu.unknown["utilization_gpu"] is Unknown.NO_PERMISSION
+    for field in ("memory_used", "utilization_gpu"):
+        assert gpu.unknown[field] is Unknown.NO_PERMISSION
 
 
 def test_memory_of_all_clients_where_all_can_be_read(
-    room: Room, monkeypatch: pytest.MonkeyPatch
+    a750: SampledTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     see_all_processes(monkeypatch)
     with_memory(monkeypatch, 0)
-    captures.a750_xe(room.tree)
     other = XE_CLIENT.replace("client-id:  3", "client-id:  4").replace("23992", "1000")
-    room.tree.process(100, {5: (RENDER, XE_CLIENT), 6: (RENDER, XE_CLIENT)})
-    room.tree.process(101, {5: (RENDER, other)})
-    gpu = room.gpu()
-    assert gpu.memory_used == (23992 + 1000) * 1024
+    a750.process(100, {5: (RENDER, XE_CLIENT), 6: (RENDER, XE_CLIENT)})
+    a750.process(101, {5: (RENDER, other)})
+    assert a750.gpu().memory_used == (23992 + 1000) * 1024
 
 
 @pytest.mark.parametrize("hidden", ["fd", "process"])
 def test_clients_that_may_be_hidden_are_not_taken_for_none(
-    room: Room, monkeypatch: pytest.MonkeyPatch, hidden: str
+    a750: SampledTree, monkeypatch: pytest.MonkeyPatch, hidden: str
 ) -> None:
     see_all_processes(monkeypatch)
-    captures.a750_xe(room.tree)
     if hidden == "process":  # /proc is mounted with hidepid=2.
-        room.tree.end(1)
+        a750.end(1)
     else:  # With hidepid=1.
-        first = str(room.tree.proc / "1/fd")
+        first = str(a750.proc / "1/fd")
         whole = holders.status_of
 
         def forbidden(folder: str) -> os.stat_result:
@@ -362,86 +344,82 @@ def test_clients_that_may_be_hidden_are_not_taken_for_none(
             return whole(folder)
 
         monkeypatch.setattr(holders, "status_of", forbidden)
-    gpu = room.gpu()
-    assert gpu.unknown["utilization_gpu"] is Unknown.NO_PERMISSION
-    assert gpu.unknown["memory_used"] is Unknown.NO_PERMISSION
+    gpu = a750.gpu()
+    for field in ("memory_used", "utilization_gpu"):
+        assert gpu.unknown[field] is Unknown.NO_PERMISSION
 
 
-def test_a_device_file_that_may_not_be_opened(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_file_that_may_not_be_opened(
+    a750: SampledTree, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def forbidden(*_: object) -> int:
         raise PermissionError(errno.EACCES, "Permission denied")
 
     see_all_processes(monkeypatch, all_of_them=False)
     monkeypatch.setattr(drivers, "ioctl", forbidden)
-    captures.a750_xe(room.tree)
-    gpu = room.gpu()
+    gpu = a750.gpu()
     assert gpu.unknown["memory_total"] is Unknown.NO_PERMISSION
     assert gpu.status is GpuStatus.OK
 
 
-def test_a_container_without_the_device_file(room: Room) -> None:
-    captures.a750_xe(room.tree)
-    (room.tree.dev / "dri/renderD128").unlink()
-    assert room.gpu().unknown["memory_total"] is Unknown.NO_PERMISSION
+def test_a_container_without_the_device_file(a750: SampledTree) -> None:
+    (a750.dev / "dri/renderD128").unlink()
+    assert a750.gpu().unknown["memory_total"] is Unknown.NO_PERMISSION
 
 
-def test_processor_graphics_have_the_memory_of_the_host(room: Room) -> None:
-    captures.uhd_i915(room.tree)
-    room.tree.process(100, {5: (RENDER, I915_CLIENT.format(bus=PROCESSOR))})
-    room.backend = room.tree.backend(IntelBackend, clock=room.clock)
-    sampler = Sampler(room.backend, System(clock=room.clock))
+def test_processor_graphics_have_the_memory_of_the_host(tree: SampledTree) -> None:
+    captures.uhd_i915(tree)
+    tree.process(100, {5: (RENDER, I915_CLIENT.format(bus=PROCESSOR))})
+    sampler = Sampler(tree.backend(IntelBackend, clock=tree.clock), System(clock=tree.clock))
     sampler.open()
     (gpu,) = sampler.sample().gpus
-    assert gpu.memory_total is not None
-    assert gpu.memory_total > 0
+    assert known(gpu.memory_total) > 0
     assert gpu.memory_used == 6 * MIB
 
 
 # Processes
 
 
-def test_processes_of_xe(room: Room) -> None:
-    captures.b580_xe(room.tree)
-    room.tree.process(100, {5: (RENDER, XE_CLIENT)})
-    room.read()
+def test_processes_of_xe(tree: SampledTree) -> None:
+    captures.b580_xe(tree)
+    tree.process(100, {5: (RENDER, XE_CLIENT)})
+    tree.read()
     # 250 of 1000 cycles of the render engine, 2000 of 4 x 1000 of the compute engines.
     later = XE_CLIENT.replace("28257900", "28258150").replace("7655183225", "7655184225")
     later = later.replace("drm-cycles-ccs: 0", "drm-cycles-ccs: 2000")
-    room.tree.open_file(100, 5, RENDER, later)
-    listed = room.read().listed
-    assert listed is not None
-    (use,) = listed[100].uses
+    tree.open_file(100, 5, RENDER, later)
+    process = tree.lists()[100]
+    (use,) = process.uses
     assert (use.gpu_uuid, use.gpu_index) == (f"PCI-{CARD}", 0)
-    assert (listed[100].type, use.memory_used, use.sm) == ("C+G", 23992 * 1024, 50)
+    assert (process.type, use.memory_used, use.sm) == ("C+G", 23992 * 1024, 50)
     assert (use.encoder, use.decoder) == (None, None), "its video engines do both"
 
 
-def test_processes_of_i915(room: Room) -> None:
-    captures.a770_i915(room.tree)
+def test_processes_of_i915(tree: SampledTree) -> None:
+    captures.a770_i915(tree)
     text = I915_CLIENT.format(bus=CARD)
-    room.tree.process(100, {5: (RENDER, text)})
-    room.read()
-    room.tree.open_file(100, 5, RENDER, text.replace("9288864723", "9688864723"))
-    listed = room.read().listed
-    assert listed is not None
-    (use,) = listed[100].uses
-    assert (listed[100].type, use.memory_used, use.sm) == ("G", 48 * MIB, 40)
+    tree.process(100, {5: (RENDER, text)})
+    tree.read()
+    tree.open_file(100, 5, RENDER, text.replace("9288864723", "9688864723"))
+    process = tree.lists()[100]
+    (use,) = process.uses
+    assert (process.type, use.memory_used, use.sm) == ("G", 48 * MIB, 40)
 
 
 def test_how_busy_a_gpu_is_follows_from_all_of_its_clients(
-    room: Room, monkeypatch: pytest.MonkeyPatch
+    tree: SampledTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     see_all_processes(monkeypatch)
-    captures.a770_i915(room.tree)
+    captures.a770_i915(tree)
     texts = {100: I915_CLIENT.format(bus=CARD)}
     texts[101] = texts[100].replace("client-id:\t7", "client-id:\t8")
-    assert room.gpu().utilization_gpu == 0
+    assert tree.gpu().utilization_gpu == 0
     for pid, text in texts.items():
-        room.tree.process(pid, {5: (RENDER, text)})
-    assert room.gpu().unknown["utilization_gpu"] is Unknown.NOT_READ
+        tree.process(pid, {5: (RENDER, text)})
+    assert tree.gpu().unknown["utilization_gpu"] is Unknown.NOT_READ
     for (pid, text), more in zip(texts.items(), (300_000_000, 250_000_000), strict=True):
-        room.tree.open_file(pid, 5, RENDER, text.replace("9288864723", str(9288864723 + more)))
-    assert room.gpu().utilization_gpu == 55
+        tree.open_file(pid, 5, RENDER, text.replace("9288864723", str(9288864723 + more)))
+    assert tree.gpu().utilization_gpu == 55
 
 
 @pytest.mark.parametrize(
@@ -453,17 +431,18 @@ def test_how_busy_a_gpu_is_follows_from_all_of_its_clients(
     ],
 )
 def test_everybody_may_know_that_a_gpu_did_nothing(
-    room: Room, monkeypatch: pytest.MonkeyPatch, file: str, capture: Capture
+    tree: SampledTree, monkeypatch: pytest.MonkeyPatch, file: str, capture: Capture
 ) -> None:
     see_all_processes(monkeypatch, all_of_them=False)
-    idle = capture(room.tree) / file
-    write(idle, "5000\n")
-    assert room.gpu().unknown["utilization_gpu"] is Unknown.NO_PERMISSION
-    write(idle, "5996\n")
-    assert room.gpu().utilization_gpu == 0
-    write(idle, "6046\n")
-    assert room.gpu(0.1).utilization_gpu == 0, "too early to judge"
-    write(idle, "6900\n")
-    assert room.gpu(1.0).unknown["utilization_gpu"] is Unknown.NO_PERMISSION
-    write(idle, "20\n")
-    assert room.gpu(1.0).utilization_gpu is None
+    idle = capture(tree) / file
+    for residency, seconds, utilization in (
+        (5000, 1.0, None),
+        (5996, 1.0, 0),
+        (6046, 0.1, 0),  # Too early to judge.
+        (6900, 1.0, None),
+        (20, 1.0, None),
+    ):
+        write(idle, f"{residency}\n")
+        gpu = tree.gpu(seconds)
+        reason = None if utilization == 0 else Unknown.NO_PERMISSION
+        assert (gpu.utilization_gpu, gpu.unknown.get("utilization_gpu")) == (utilization, reason)

@@ -12,7 +12,9 @@ from gpumon.prometheus.hosts import snapshot as metrics_snapshot
 from gpumon.prometheus.readings import Readings
 from gpumon.stream import StreamWriter
 from tests.build import gpu, process, snapshot
+from tests.command import write_program
 from tests.fleet.conftest import reading, state, wait_for
+from tests.known import known
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,17 +35,13 @@ ROWS = (
 
 def read(tmp_path: Path, program: str, text: str) -> Snapshot:
     """The first snapshot of a host that has only one program."""
-    (tmp_path / "ssh").write_text(
-        f'#!/bin/sh\nfor last; do :; done\nPATH="{tmp_path}:/usr/bin:/bin" exec sh -c "$last"\n'
-    )
-    (tmp_path / program).write_text(text)
-    for name in ("ssh", program):
-        (tmp_path / name).chmod(0o755)
-    with reading(SshClient((str(tmp_path / "ssh"),)), "box") as fleet:
+    run_here = f'for last; do :; done\nPATH="{tmp_path}:/usr/bin:/bin" exec sh -c "$last"\n'
+    client = write_program(tmp_path / "ssh", f"#!/bin/sh\n{run_here}")
+    write_program(tmp_path / program, text)
+    with reading(SshClient((str(client),)), "box") as fleet:
         wait_for(fleet, lambda now: now.hosts[0].snapshot is not None)
         found = state(fleet, "box").snapshot
-    assert found is not None
-    return found
+    return known(found)
 
 
 def test_nvidia_smi(tmp_path: Path) -> None:

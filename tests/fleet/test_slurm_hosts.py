@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests import slurm
+from tests.command import GPUMON, run_program
 from tests.driver import Driver, h100
 from tests.fleet.conftest import environment
-from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
     from pathlib import Path
 
@@ -37,14 +36,7 @@ def cluster(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlurmCluster]
 
 
 def gpumon(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "gpumon", *arguments],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    return run_program([*GPUMON, *arguments])
 
 
 @pytest.mark.slow

@@ -31,7 +31,6 @@ NOTICE = Notice(
 
 
 def alert_with(*channels: Channel) -> Alert:
-    """An alert with these channels."""
     return Alert(name="broken", when="lost", channels=channels, cooldown=3600.0)
 
 
@@ -43,14 +42,7 @@ def failure(channel: Channel) -> str | None:
 
 
 class Terminal:
-    """Keeps what it shows; may fail or wait.
-
-    Attributes:
-        shown: What it showed.
-        calls: How often it was called.
-        error: What it raises.
-        gate: It waits until this is set.
-    """
+    """Keeps what it shows; raises ``error`` if there is one, and waits until ``gate`` is set."""
 
     def __init__(self) -> None:
         self.shown: list[str] = []

@@ -83,9 +83,7 @@ WORKS = "webhook 127.0.0.1 (gpumon) works again"
     [((0.01, 0.02), 2, 2), ((PATIENCE,), 1, 1)],
     ids=["after each pause", "at the end without the rest of a pause"],
 )
-def test_what_fails_is_retried_and_sent_once(
-    pauses: tuple[float, ...], failures: int, awaited: int
-) -> None:
+def test_what_fails_is_retried(pauses: tuple[float, ...], failures: int, awaited: int) -> None:
     reports: list[str] = []
     with answering(None) as server:
         server.answer = lambda connection: connection.sendall(
@@ -158,9 +156,7 @@ def test_a_full_queue_drops_the_oldest_and_reports_that_once() -> None:
     wait_until(lambda: not threads(), "all that waited")
     titles = [text.partition("|")[0] for text in terminal.shown]
     assert titles == ["first", *map(str, range(50, MOST_WAITING + 50))]
-    assert reports == [
-        "desktop: too many notifications are waiting: the oldest are dropped",
-    ]
+    assert reports == ["desktop: too many notifications are waiting: the oldest are dropped"]
 
 
 def test_what_waited_too_long_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,9 +231,7 @@ def test_an_error_of_the_listener_or_the_terminal_does_not_stop_deliveries() -> 
     ]
 
 
-def test_a_thread_that_does_not_start_loses_no_notice(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_thread_that_does_not_start_loses_no_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     sender = Deliveries(terminal, lambda _: None)
 

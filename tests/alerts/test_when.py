@@ -98,10 +98,7 @@ def test_states_filters_xids_and_ends_are_told_apart(
         ('user:"ann', "the quote is still open"),
         ("ends", "ends what? Write ends 12345 or ends user:me"),
         ("ends train", 'ends what? "train" is neither a process number nor a filter'),
-        (
-            "accident crash",
-            'no accident "crash": write accident alone, or with timeout, reset',
-        ),
+        ("accident crash", 'no accident "crash": write accident alone, or with timeout, reset'),
         ("accident rest", "did you mean reset?"),
         ("accident oom!gpu:1", '"oom!gpu:1" is not possible: write a space before !'),
         ("xid crit", 'no XID "crit": did you mean critical? Write numbers such as xid 79,48'),

@@ -33,10 +33,7 @@ SECRET = "s3cr3t-t0ken"  # noqa: S105 - nobody has it
 
 
 def posted(
-    form: str,
-    notice: Notice = NOTICE,
-    path: str = "/topic",
-    alert: Alert | None = None,
+    form: str, notice: Notice = NOTICE, path: str = "/topic", alert: Alert | None = None
 ) -> tuple[str, Any, Mapping[str, str]]:
     with http_server() as (url, posts):
         channel = Webhook(f"{url}{path}", form, (("X-Token", SECRET),))

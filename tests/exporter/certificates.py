@@ -30,7 +30,6 @@ class Authority:
         )
 
     def make(self, name: str, subject_names: str = "IP:127.0.0.1") -> None:
-        """Make ``name.pem`` and ``name.key``."""
         self._run(
             *("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
             *("-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}"),

@@ -155,6 +155,7 @@ def test_a_number_is_a_gpu_only_where_all_orders_are_the_same(cluster: Cluster) 
         ({"START_TIME": "Foo 1 00:00:00 2026"}, {"since": None}),
         ({"FINISH_TIME": "Apr 12 22:27:01 2026 E"}, {"until": None}),
     ],
+    ids=lambda value: repr(value)[:60],
 )
 def test_a_value_is_known_or_not(changes: dict[str, object], values: dict[str, object]) -> None:
     (job,) = read(**changes)

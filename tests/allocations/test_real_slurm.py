@@ -260,8 +260,15 @@ def test_a_job_in_the_list_of_hosts_stands_for_its_nodes(
         assert found[0]["status"] == "live", found[0]["sentence"]
         # Of its four GPUs only that of the job.
         assert [gpu["index"] for gpu in found[0]["snapshot"]["gpus"]] == [0]
+        assert [each["job"] for each in found[0]["snapshot"]["allocations"]] == [f"{job}_3"]
     both = json.loads(on(f"slurm:{job},{slurm.NODE}").stdout)["hosts"]
     assert [len(host["snapshot"]["gpus"]) for host in both] == [4]
+    log = ("log", str(tmp_path / "job.csv"), "--hosts", f"slurm:{job}", "--ssh", str(client))
+    logged = told(driver, *log, "-n", "0.2", "--for", "1s")
+    assert logged.returncode == 0, logged.stderr
+    with (tmp_path / "job.csv").open() as file:
+        rows = {(row["hostname"], row["index"]) for row in csv.DictReader(file)}
+    assert rows == {(slurm.NODE, "0")}
     cluster.cancel(job)
     waiting = cluster.submit("--begin=now+1hour", starts=False)
     assert f"Slurm job {waiting} has not started yet" in on(f"slurm:{waiting}").stderr

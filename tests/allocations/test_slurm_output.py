@@ -109,11 +109,9 @@ def test_unlimited_jobs_have_no_end() -> None:
 @pytest.mark.parametrize(
     ("states", "holds"),
     [
-        (["RUNNING"], True),
-        (["SUSPENDED"], True),
+        *(([state], True) for state in ("RUNNING", "SUSPENDED", "STOPPED")),
         (["FAILED", "COMPLETING"], True),
         (["RUNNING", "CONFIGURING"], True),
-        (["STOPPED"], True),
         (["COMPLETED"], False),
         (["PENDING", "REQUEUE_HOLD"], False),
         ("OUT_OF_MEMORY", False),
@@ -149,36 +147,36 @@ def test_json_of_another_form_is_left_to_the_text(changed: dict[str, object]) ->
     assert of_json(changed) is None
 
 
+SET = {"set": True, "infinite": False, "number": 1795710069}
+
+
 @pytest.mark.parametrize(
     ("changed", "field", "value"),
     [
-        ({"start_time": 10**30}, "since", None),
-        ({"start_time": -1}, "since", None),
-        ({"start_time": "now"}, "since", None),
-        ({"start_time": {"set": True, "infinite": False, "number": 9e99}}, "since", None),
-        ({"start_time": {"set": False, "infinite": False, "number": 1795710069}}, "since", None),
-        ({"end_time": 4_102_444_800}, "until", None),
-        ({"end_time": 0}, "until", None),
+        *(
+            ({"start_time": time}, "since", None)
+            for time in (10**30, -1, "now", {**SET, "number": 9e99}, {**SET, "set": False})
+        ),
+        *(({"end_time": time}, "until", None) for time in (4_102_444_800, 0)),
         ({"time_limit": "x"}, "until", None),
-        ({"nodes": "gpu-[01-02"}, "nodes", None),
-        ({"nodes": "gpu 1"}, "nodes", None),
-        ({"nodes": ""}, "nodes", None),
+        *(({"nodes": nodes}, "nodes", None) for nodes in ("gpu-[01-02", "gpu 1", "")),
         # Users without a name have their ID.
-        ({"user_name": "", "user_id": 5}, "user", "5"),
-        ({"user_name": None, "user_id": 5}, "user", "5"),
+        *(({"user_name": name, "user_id": 5}, "user", "5") for name in ("", None, "nobody")),
         ({"user_name": "x" * 1000, "user_id": 5}, "user", "5"),
-        ({"user_name": "nobody", "user_id": 5}, "user", "5"),
         ({"user_name": "nobody", "user_id": 65534}, "user", "nobody"),
         ({"user_name": "ann", "user_id": None}, "user", "ann"),
         # GPUs that belong to no known node.
         ({"gres_detail": ["gpu:1(IDX:0)"]}, "gres", None),
-        ({"nodes": "gpu-[02-03]"}, "gres", None),
-        ({"nodes": "gpu-01,gpu-01"}, "gres", None),
-        ({"nodes": "gpu-[01-"}, "gres", None),
-        ({"nodes": 7}, "gres", None),
-        ({"gres_detail": [], "tres_alloc_str": "cpu=8,gres/gpu=4,gres/gpu:h100=4"}, "gres", None),
-        ({"gres_detail": [], "tres_alloc_str": None}, "gres", None),
+        *(
+            ({"nodes": nodes}, "gres", None)
+            for nodes in ("gpu-[02-03]", "gpu-01,gpu-01", "gpu-[01-", 7)
+        ),
+        *(
+            ({"gres_detail": [], "tres_alloc_str": text}, "gres", None)
+            for text in ("cpu=8,gres/gpu=4,gres/gpu:h100=4", None)
+        ),
     ],
+    ids=lambda value: repr(value)[:60],
 )
 def test_a_wrong_value_is_unknown(
     changed: dict[str, object], field: str, value: str | None
@@ -286,24 +284,17 @@ def test_no_damage_raises(data: st.DataObject) -> None:
         ("n[8-11]", ["n8", "n9", "n10", "n11"]),
         ("n[008-010]", ["n008", "n009", "n010"]),
         ("r[1-2]n[3-4].x", ["r1n3.x", "r1n4.x", "r2n3.x", "r2n4.x"]),
-        ("n[1-65537]", None),
-        ("n[1-300]x[1-300]", None),
-        ("n[1-60000],m[1-60000]", None),
-        pytest.param("a," * 70_000 + "a", None, id="many names"),
+        *(
+            (malformed, None)
+            for malformed in (
+                *("n[2-1]", "n[1", "n1]", "n]1[", "n[[1]]", "n[]", "n[1-2-3]", "n[a]", "n[٣]"),
+                *("a,,b", "(null)", "a b"),
+            )
+        ),
+        *((huge, None) for huge in ("n[1-65537]", "n[1-300]x[1-300]", "n[1-60000],m[1-60000]")),
         ("n[1-999999999]", None),
         pytest.param("n[1-" + "9" * 5000 + "]", None, id="long number"),
-        ("n[2-1]", None),
-        ("n[1", None),
-        ("n1]", None),
-        ("n]1[", None),
-        ("n[[1]]", None),
-        ("n[]", None),
-        ("n[1-2-3]", None),
-        ("n[a]", None),
-        ("n[٣]", None),
-        ("a,,b", None),
-        ("(null)", None),
-        ("a b", None),
+        pytest.param("a," * 70_000 + "a", None, id="many names"),
         pytest.param("a" * 254, None, id="long name"),
         pytest.param("a" * 2**25, None, id="very long name"),
     ],
@@ -339,22 +330,22 @@ def test_expanded_hosts_are_never_more(hosts: str, most: int) -> None:
         ("mps:50(50/100,0/100)", Gres(1, (0,), is_share=True)),
         ("shard:3", Gres(None, is_share=True)),
         ("gpu:l4:1(IDX:1),shard:l4:3(3/4,0/4)", Gres(2, (0, 1))),
-        # Contradictions, too large numbers, and other junk.
-        ("gpu:h100:2(IDX:0)", UNKNOWN),
-        ("gpu:h100:0(IDX:1)", UNKNOWN),
-        ("gpu:a:1(IDX:0),gpu:b:1(IDX:0)", UNKNOWN),
-        ("gpu:h100:2(IDX:1,0)", UNKNOWN),
-        ("gpu:h100:1(IDX:4096)", UNKNOWN),
-        ("gpu:h100:1(IDX:-1)", UNKNOWN),
+        *(
+            (contradiction, UNKNOWN)
+            for contradiction in (
+                *("gpu:h100:2(IDX:0)", "gpu:h100:0(IDX:1)", "gpu:a:1(IDX:0),gpu:b:1(IDX:0)"),
+                "gpu:h100:2(IDX:1,0)",
+            )
+        ),
+        *(
+            (junk, UNKNOWN)
+            for junk in (
+                *("gpu:h100:1(IDX:4096)", "gpu:h100:1(IDX:-1)", "gpu:5000", "gpu:4096,gpu:l4:1"),
+                *("gpu:h100:2(IDX:0-1", "gpu:h100:2(IDX:0-1)x", "gpu:h100:²", "gpu", "N/A"),
+            )
+        ),
         pytest.param("gpu:1(IDX:" + "9" * 5000 + ")", UNKNOWN, id="long index"),
         pytest.param("gpu:" + "9" * 5000, UNKNOWN, id="long count"),
-        ("gpu:5000", UNKNOWN),
-        ("gpu:4096,gpu:l4:1", UNKNOWN),
-        ("gpu:h100:2(IDX:0-1", UNKNOWN),
-        ("gpu:h100:2(IDX:0-1)x", UNKNOWN),
-        ("gpu:h100:²", UNKNOWN),
-        ("gpu", UNKNOWN),
-        ("N/A", UNKNOWN),
         ("shard:3(5/4)", Gres(None, is_share=True)),
         pytest.param(f"shard:1({'0/1,' * 5000}1/1)", Gres(None, is_share=True), id="many parts"),
         ("shard:3(0/4)", Gres(None, is_share=True)),

@@ -32,6 +32,7 @@ FIELDS = (
     *("memory.used [MiB]", "utilization.gpu [%]", "temperature.gpu", "power.draw [W]"),
     *("clocks.current.sm [MHz]", "pstate"),
 )
+NAMES = [field.partition(" ")[0] for field in FIELDS]
 HEADING = ", ".join(FIELDS)
 _UUID = "GPU-00000000-1111-2222-3333-444444444444"
 UNREADABLE = "Unable to determine the device handle for GPU"
@@ -47,22 +48,12 @@ def row(
 ) -> str:
     """A row; ``at`` is the GPU's number on the bus."""
     number = index if at is None else at
-    cells = {
-        "timestamp": "2026/11/26 18:00:00.123",
-        "index": str(index),
-        "uuid": f"GPU-{number}",
-        "name": name,
-        "pci.bus_id": f"00000000:{number + 1:02X}:00.0",
-        "driver_version": "580.95.05",
-        "memory.total": "49140",
-        "memory.used": "6",
-        "utilization.gpu": "0",
-        "temperature.gpu": "30",
-        "power.draw": "25.02",
-        "clocks.current.sm": "210",
-        "pstate": "P8",
-    }
-    return ", ".join({**cells, **words}.values())
+    cells = (
+        *("2026/11/26 18:00:00.123", str(index), f"GPU-{number}", name),
+        *(f"00000000:{number + 1:02X}:00.0", "580.95.05", "49140"),
+        *("6", "0", "30", "25.02", "210", "P8"),
+    )
+    return ", ".join({**dict(zip(NAMES, cells, strict=True)), **words}.values())
 
 
 def all_words(word: str) -> str:
@@ -150,7 +141,7 @@ def feed(reader: SmiReader, case: Case, processes: str = "", status: int = 0) ->
     gpus = "\r\n".join(("", *case.lines, ""))
     listed = f"#processes\n{processes}\n#status {status}\n#owners\n#end\n"
     sections = f"#gpus\n{gpus}\n#errors\n{case.errors}\n{listed}"
-    fields = f"#fields {','.join(field.partition(' ')[0] for field in FIELDS)}\n"
+    fields = f"#fields {','.join(NAMES)}\n"
     (snapshot,) = reader.feed((fields + sections).encode())
     return snapshot
 

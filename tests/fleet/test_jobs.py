@@ -105,36 +105,49 @@ NEW = replace(JOB, since=NOON - 5)
 SHARD = replace(JOB, is_share=True)
 
 
-@pytest.mark.parametrize(
-    ("first", "second", "lag"),
-    [
-        (BUSY, machine("ada-06", worker(), load=3), "utilisation 3 %, median 95 %"),
-        (BUSY, machine("ada-06"), "no process"),
-        (BUSY, machine("ada-06", worker(gpus=(0,))), "1 GPU unused"),
-        (BUSY, machine("ada-06", allocations=()), "not seen there"),
-        # Idle ones, one that has been seen for too short a time, and no machine with a process.
-        (machine("ada-05", worker(), load=19), machine("ada-06", worker(), load=0), ""),
-        (BUSY, machine("ada-06", worker(), load=0, seconds=8), ""),
-        (machine("ada-05"), machine("ada-06"), ""),
-        # What is unknown: the load, whose the process is, and what Slurm has given away.
-        (BUSY, machine("ada-06", worker(None), load=None), ""),
-        (BUSY, machine("ada-06", replace(worker(), place=None)), ""),
-        (BUSY, machine("ada-06", allocations=None), ""),
-        (BUSY, machine("ada-06", allocations=(unknown("slurm"),)), ""),
-        (BUSY, machine("ada-06", allocations=(Allocation("slurm", devices=("GPU-0",)),)), ""),
-        (BUSY, machine("ada-06", allocations=(Allocation("lsf", "7", "bo", ("GPU-0",)),)), ""),
-        # A new job, and a GPU whose load may be that of others.
-        (machine("ada-05", worker(), allocations=(NEW,)), machine("ada-06", allocations=()), ""),
-        (
-            machine("ada-05", worker(1), allocations=(SHARD,)),
-            machine("ada-06", worker(1), load=2, allocations=(SHARD,)),
+LAGS = {
+    "less work": (BUSY, machine("ada-06", worker(), load=3), "utilisation 3 %, median 95 %"),
+    "no process": (BUSY, machine("ada-06"), "no process"),
+    "a GPU is not used": (BUSY, machine("ada-06", worker(gpus=(0,))), "1 GPU unused"),
+    "not seen": (BUSY, machine("ada-06", allocations=()), "not seen there"),
+    "both are idle": (
+        machine("ada-05", worker(), load=19),
+        machine("ada-06", worker(), load=0),
+        "",
+    ),
+    "a short pause": (BUSY, machine("ada-06", worker(), load=0, seconds=8), ""),
+    "neither has a process": (machine("ada-05"), machine("ada-06"), ""),
+    "unknown load": (BUSY, machine("ada-06", worker(None), load=None), ""),
+    "unknown job of a process": (BUSY, machine("ada-06", replace(worker(), place=None)), ""),
+    "no Slurm": (BUSY, machine("ada-06", allocations=None), ""),
+    **{
+        f"Slurm is not known: {each.scheduler} {each.job}": (
+            BUSY,
+            machine("ada-06", allocations=(each,)),
             "",
-        ),
-    ],
-)
-def test_a_machine_lags_only_where_that_is_known(
-    first: HostSummary, second: HostSummary, lag: str
-) -> None:
+        )
+        for each in (
+            unknown("slurm"),
+            Allocation("slurm", devices=("GPU-0",)),
+            Allocation("lsf", "7", "bo", ("GPU-0",)),
+        )
+    },
+    "a new job": (
+        machine("ada-05", worker(), allocations=(NEW,)),
+        machine("ada-06", allocations=()),
+        "",
+    ),
+    "a load that may be that of others": (
+        machine("ada-05", worker(1), allocations=(SHARD,)),
+        machine("ada-06", worker(1), load=2, allocations=(SHARD,)),
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAGS)
+def test_a_machine_lags_only_where_that_is_known(name: str) -> None:
+    first, second, lag = LAGS[name]
     job = job_of(first, second)
     assert lags(job) == {"ada-05": "", "ada-06": lag}
     assert ("1 of 2 machines lags" in job.sentence) is bool(lag)

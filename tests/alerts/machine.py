@@ -69,10 +69,12 @@ class Machine:
         self._begin()
 
 
-def watched(*alerts: Alert, state: Path | None = None) -> Machine:
+def watched(
+    *alerts: Alert, processes: tuple[GpuProcess, ...] = (), state: Path | None = None
+) -> Machine:
     """A machine whose GPU has been well since the first sample, ten seconds ago."""
     machine = Machine(*alerts, state=state)
-    machine.see(10, gpu())
+    machine.see(10, gpu(), processes=processes)
     return machine
 
 

@@ -133,11 +133,10 @@ when = "lost"
         ('"bel"', "(did you mean bell?)"),
         ("3", 'give "bell", "desktop", { command'),
         ('{ webhok = "https://x" }', "(did you mean webhook?)"),
-        ('{ webhook = "ftp://x" }', "a webhook is a URL with http:// or https://"),
-        ('{ webhook = "https://x:99999" }', "a webhook is a URL with http:// or https://"),
-        ('{ webhook = "https:///x" }', "a webhook is a URL with http:// or https://"),
-        ('{ webhook = "https://x:0" }', "a webhook is a URL with http:// or https://"),
-        ('{ webhook = "https://x/a b" }', "a webhook is a URL with http:// or https://"),
+        *(
+            (f'{{ webhook = "{url}" }}', "a webhook is a URL with http:// or https://")
+            for url in ("ftp://x", "https://x:99999", "https:///x", "https://x:0", "https://x/a b")
+        ),
         ('{ webhook = "https://x/a\\r\\nb" }', "a webhook is a URL with http:// or https://"),
         ('{ webhook = "https://x", format = "slak" }', "(did you mean slack?)"),
         (

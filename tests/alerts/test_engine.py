@@ -274,17 +274,17 @@ def test_the_workers_of_a_server_are_one_notice_and_another_server_is_another() 
         beside = replace(serving(300, load), place=Workload(server=other))
         return (*(serving(pid, load) for pid in range(100, 104)), beside)
 
-    machine = Machine(alert("waiting>10", ended=True, cooldown=0.0))
-    machine.see(30, gpu(), processes=workers(ServerLoad(waiting=0)))
+    idle = workers(ServerLoad(waiting=0))
+    machine = watched(alert("waiting>10", ended=True, cooldown=0.0), processes=idle)
     begun = machine.see(60, gpu(), processes=workers(ServerLoad(waiting=11)))
     assert [notice.pid for notice in begun] == [100, 300]
-    over = machine.see(300, gpu(), processes=workers(ServerLoad(waiting=0)))
+    over = machine.see(300, gpu(), processes=idle)
     assert [(notice.pid, notice.ended) for notice in over] == [(100, True), (300, True)]
 
 
 def test_the_end_of_a_server_is_one_notice() -> None:
-    machine = Machine(alert("waiting>10", ended=True))
-    machine.see(30, gpu(), processes=(serving(100, ServerLoad(waiting=0)),))
+    idle = serving(100, ServerLoad(waiting=0))
+    machine = watched(alert("waiting>10", ended=True), processes=(idle,))
     workers = tuple(serving(pid, ServerLoad(waiting=11)) for pid in range(100, 104))
     machine.see(60, gpu(), processes=workers)
     over = machine.see(300, gpu(), processes=())
@@ -292,8 +292,8 @@ def test_the_end_of_a_server_is_one_notice() -> None:
 
 
 def test_a_server_whose_model_is_unknown_is_known_by_its_engine_alone() -> None:
-    machine = Machine(alert("server:vllm"), alert("server:qwen"), alert("!server:qwen"))
-    machine.see(30, gpu(), processes=(working(),))
+    alerts = map(alert, ("server:vllm", "server:qwen", "!server:qwen"))
+    machine = watched(*alerts, processes=(working(),))
     unknown = (working(), serving(200, None, model=None))
     assert titles(machine.see(60, gpu(), processes=unknown)) == [
         "ada-07 process 200 of ann: server:vllm"
@@ -338,8 +338,7 @@ def test_the_end_of_a_process_is_reported_if_it_is_missing_from_two_lists() -> N
 
 
 def test_a_process_on_a_gpu_that_does_not_answer_has_not_ended() -> None:
-    machine = Machine(alert("ends 100"))
-    machine.see(10, gpu(), processes=(working(),))
+    machine = watched(alert("ends 100"), processes=(working(),))
     assert machine.see(600, lost()) == []
     assert machine.see(10, gpu(), processes=(working(),)) == []
     assert len(machine.see(10, gpu())) == 1
@@ -398,8 +397,7 @@ def test_an_xid_from_before_the_first_sample_is_not_reported() -> None:
 
 
 def test_a_gpu_that_is_watched_by_key_is_reported_when_it_is_free() -> None:
-    machine = Machine()
-    machine.see(10, gpu(), processes=(working(),))
+    machine = watched(processes=(working(),))
     machine.engine.notify_when_free(gpu())
     assert machine.see(10, gpu(), processes=(working(),)) == []
     (notice,) = machine.see(60, gpu())
@@ -409,8 +407,7 @@ def test_a_gpu_that_is_watched_by_key_is_reported_when_it_is_free() -> None:
 
 
 def test_a_process_that_is_watched_by_key_is_reported_when_it_ends() -> None:
-    machine = Machine()
-    machine.see(10, gpu(), processes=(working(), working(200)))
+    machine = watched(processes=(working(), working(200)))
     machine.engine.notify_when_ended(working())
     machine.engine.notify_when_ended(working(200))
     machine.engine.cancel("process:200:1")

@@ -190,7 +190,6 @@ def test_a_file_that_is_empty_while_it_is_written_does_not_open_the_page(tmp_pat
 # TLS
 
 
-@needs_openssl
 def test_with_tls_only_tls_is_spoken(authority: Authority) -> None:
     with guarded(authority.folder, TLS) as exporter:
         assert exporter.wait_said("serving https://")
@@ -205,7 +204,6 @@ def test_with_tls_only_tls_is_spoken(authority: Authority) -> None:
 
 
 @pytest.mark.slow
-@needs_openssl
 def test_a_client_that_does_not_finish_its_handshake_holds_nobody_up(authority: Authority) -> None:
     with (
         guarded(authority.folder, TLS) as exporter,
@@ -222,7 +220,6 @@ CA_FILE = f"{VERIFY}  client_ca_file: ca.pem\n"
 
 
 @pytest.mark.slow
-@needs_openssl
 @pytest.mark.parametrize(
     "text", [CA_FILE, f"{VERIFY}  client_ca: |\n{{ca}}"], ids=["a file", "a text"]
 )
@@ -237,7 +234,6 @@ def test_who_has_no_certificate_of_the_authority_gets_nothing(
 
 
 @pytest.mark.slow
-@needs_openssl
 @pytest.mark.parametrize("allowed", ["prometheus.example", "10.0.0.1"])
 def test_only_certificates_of_allowed_names_get_a_page(authority: Authority, allowed: str) -> None:
     with guarded(authority.folder, f"{CA_FILE}  client_allowed_sans: ['{allowed}']\n") as exporter:
@@ -246,7 +242,6 @@ def test_only_certificates_of_allowed_names_get_a_page(authority: Authority, all
             exporter.get(tls=authority.client("stranger"))
 
 
-@needs_openssl
 def test_a_client_with_a_version_that_is_too_old_gets_nothing(authority: Authority) -> None:
     with guarded(authority.folder, f"{TLS}  min_version: TLS13\n") as exporter:
         old = authority.client()
@@ -256,7 +251,6 @@ def test_a_client_with_a_version_that_is_too_old_gets_nothing(authority: Authori
         assert exporter.get(tls=authority.client()).status == 200
 
 
-@needs_openssl
 def test_versions_and_suites_are_those_of_the_file(authority: Authority) -> None:
     path = write(
         authority.folder,

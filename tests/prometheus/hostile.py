@@ -31,6 +31,10 @@ class HostileServer:
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
 
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
     def _accept(self) -> None:
         while True:
             try:

@@ -54,3 +54,19 @@ def run_program(
         timeout=PATIENCE,
         check=check,
     )
+
+
+def write_program(path: Path, text: str) -> Path:
+    """Put an executable file there in one step: the one before may run meanwhile."""
+    new = path.with_suffix(".new")
+    new.write_text(text, encoding="utf-8")
+    new.chmod(0o755)
+    return new.replace(path)
+
+
+def write_config(folder: Path, text: str) -> dict[str, str]:
+    """Write a configuration file in a folder; returns the environment that names the folder."""
+    path = folder / "gpumon" / "config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return {"XDG_CONFIG_HOME": str(folder)}

@@ -12,6 +12,7 @@ from gpumon.fleet.fleet import HostOrigin, HostState, HostStatus
 from gpumon.fleet.summary import HostJudge, HostSummary
 from tests.build import NOON, gpu
 from tests.build import snapshot as build_snapshot
+from tests.known import known
 
 if TYPE_CHECKING:
     from threading import Event
@@ -62,6 +63,12 @@ def host_state(
         time,
     )
     return msgspec.structs.replace(state, **changes)
+
+
+def with_snapshot(state: HostState, **changes: object) -> HostState:
+    """The state of a host whose snapshot is changed so."""
+    snapshot = msgspec.structs.replace(known(state.snapshot), **changes)
+    return msgspec.structs.replace(state, snapshot=snapshot)
 
 
 def host(*states: HostState, place: int = 0) -> HostSummary:

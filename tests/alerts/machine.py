@@ -11,6 +11,7 @@ from gpumon.alerts.engine import AlertEngine
 from gpumon.findings import DEFAULTS, conditions
 from gpumon.recording.history import History
 from tests.build import NOON, gpu, snapshot
+from tests.known import known
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,25 +27,14 @@ def hot(**changes: object) -> Gpu:
 
 
 class Machine:
-    """Shows samples to an engine, and keeps its notices.
-
-    Args:
-        alerts: The alerts.
-        state: The file in which it is remembered.
-        thresholds: The thresholds.
-        start: The time of the first sample.
-    """
+    """Shows samples to an engine, and keeps its notices; ``state`` is the file of the engine."""
 
     def __init__(
-        self,
-        *alerts: Alert,
-        state: Path | None = None,
-        thresholds: Thresholds = DEFAULTS,
-        start: float = NOON,
+        self, *alerts: Alert, state: Path | None = None, thresholds: Thresholds = DEFAULTS
     ) -> None:
         self.alerts = alerts
         self.notices: list[Notice] = []
-        self.now = start
+        self.now = NOON
         self._state = state
         self._thresholds = thresholds
         self._begin()
@@ -67,8 +57,7 @@ class Machine:
         for _ in range(max(1, round(seconds / step))):
             listed = None if seen.trouble else self.now
             self.history.add(replace(seen, time=self.now, processes_at=listed))
-            latest = self.history.latest
-            assert latest is not None
+            latest = known(self.history.latest)
             self.notices += [notice for _, notice in self.engine.check(self.history, latest)]
             self.now += step
         return self.notices[before:]
@@ -78,6 +67,15 @@ class Machine:
         self.engine.close()
         self.now += pause
         self._begin()
+
+
+def watched(
+    *alerts: Alert, processes: tuple[GpuProcess, ...] = (), state: Path | None = None
+) -> Machine:
+    """A machine whose GPU has been well since the first sample, ten seconds ago."""
+    machine = Machine(*alerts, state=state)
+    machine.see(10, gpu(), processes=processes)
+    return machine
 
 
 def alert(when: str, **changes: object) -> Alert:

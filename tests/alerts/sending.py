@@ -14,7 +14,7 @@ from tests.exporter.exporting import wait_until
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from gpumon.alerts.channels.channel import Channel
+    from gpumon.alerts.channels.channel import Channel, DeliveryError
 
 NOTICE = Notice(
     alert="broken",
@@ -31,26 +31,23 @@ NOTICE = Notice(
 
 
 def alert_with(*channels: Channel) -> Alert:
-    """An alert with these channels."""
     return Alert(name="broken", when="lost", channels=channels, cooldown=3600.0)
 
 
-def failure(channel: Channel) -> str | None:
+def refusal(channel: Channel) -> DeliveryError | None:
     """Send a notice now: ``None``, or why it was not sent."""
     error = channel.try_to_send(Attempt(alert_with(channel), NOTICE))
     assert error is None or error.sentence.isprintable()
-    return None if error is None else error.sentence
+    return error
+
+
+def failure(channel: Channel) -> str | None:
+    """See ``refusal``."""
+    return None if (error := refusal(channel)) is None else error.sentence
 
 
 class Terminal:
-    """Keeps what it shows; may fail or wait.
-
-    Attributes:
-        shown: What it showed.
-        calls: How often it was called.
-        error: What it raises.
-        gate: It waits until this is set.
-    """
+    """Keeps what it shows; raises ``error`` if there is one, and waits until ``gate`` is set."""
 
     def __init__(self) -> None:
         self.shown: list[str] = []

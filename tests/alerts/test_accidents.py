@@ -11,7 +11,7 @@ from gpumon.alerts.memory import Remembered
 from gpumon.alerts.watchers import MOST_SUBJECTS
 from gpumon.findings.finding import Severity
 from gpumon.model.accidents import Accident, AccidentKind
-from tests.alerts.machine import Machine, alert
+from tests.alerts.machine import Machine, alert, watched
 from tests.build import gpu, process, snapshot
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ def happens(
 
 
 def test_resets_timeouts_and_killed_processes_are_reported_once_and_xids_are_not() -> None:
-    machine = Machine(alert("accident"))
-    happens(machine)
+    machine = watched(alert("accident"), processes=(TRAIN,))
     seen = (
         Accident(machine.now, AccidentKind.TIMEOUT, "GPU-1", text="ring gfx timeout"),
         Accident(machine.now, AccidentKind.ERROR_CODE, "GPU-0", 79, text="fallen off"),
@@ -57,8 +56,7 @@ def test_resets_timeouts_and_killed_processes_are_reported_once_and_xids_are_not
 
 
 def test_a_killed_process_is_named_with_its_user_although_it_is_gone() -> None:
-    machine = Machine(alert("accident oom"))
-    happens(machine)
+    machine = watched(alert("accident oom"), processes=(TRAIN,))
     (notice,) = happens(machine, killed(machine.now), processes=())
     assert notice.title == "ada-07 out of memory: 41233 python of ann"
     assert notice.sentence == (
@@ -71,8 +69,7 @@ def test_a_killed_process_is_named_with_its_user_although_it_is_gone() -> None:
 
 def test_the_words_and_the_filter_select_accidents() -> None:
     whens = ("accident reset", "accident timeout,oom", "accident user:ann", "accidents gpu:1")
-    machine = Machine(*map(alert, whens))
-    happens(machine)
+    machine = watched(*map(alert, whens), processes=(TRAIN,))
     found = happens(machine, killed(machine.now), reset(machine.now), processes=())
     assert sorted((notice.alert, notice.key) for notice in found) == [
         ("accident reset", "gpu:GPU-0:accident:reset"),
@@ -83,8 +80,7 @@ def test_the_words_and_the_filter_select_accidents() -> None:
 
 
 def test_a_reset_that_follows_from_a_time_out_or_an_xid_is_reported() -> None:
-    machine = Machine(alert("accident reset"), alert("accident"))
-    happens(machine)
+    machine = watched(alert("accident reset"), alert("accident"), processes=(TRAIN,))
     for kind, uuid in ((AccidentKind.TIMEOUT, "GPU-0"), (AccidentKind.ERROR_CODE, "GPU-1")):
         cause = Accident(machine.now, kind, uuid, number=79, text="ring gfx timeout")
         happens(machine, cause, reset(machine.now + 0.01, uuid))
@@ -106,8 +102,7 @@ def test_what_the_kernel_log_has_from_before_the_start_is_not_reported() -> None
 
 
 def test_lines_that_arrive_late_and_out_of_order_are_reported() -> None:
-    machine = Machine(alert("accident"))
-    happens(machine)
+    machine = watched(alert("accident"), processes=(TRAIN,))
     early, late = machine.now, machine.now + 3
     machine.now += 5
     assert len(happens(machine, killed(late))) == 1
@@ -115,8 +110,7 @@ def test_lines_that_arrive_late_and_out_of_order_are_reported() -> None:
 
 
 def test_a_reset_is_reported_that_comes_a_sample_after_its_timeout() -> None:
-    machine = Machine(alert("accident", cooldown=0.0), alert("accident reset"))
-    happens(machine)
+    machine = watched(alert("accident", cooldown=0.0), alert("accident reset"), processes=(TRAIN,))
     timeout = Accident(machine.now, AccidentKind.TIMEOUT, "GPU-0", text="ring gfx timeout")
     assert [notice.alert for notice in happens(machine, timeout)] == ["accident"]
     follows = reset(machine.now - 0.5)
@@ -129,8 +123,7 @@ def test_a_reset_is_reported_that_comes_a_sample_after_its_timeout() -> None:
 
 
 def test_each_killed_process_is_reported_and_a_gpu_that_is_reset_often_is_not() -> None:
-    machine = Machine(alert("accident"))
-    happens(machine)
+    machine = watched(alert("accident"), processes=(TRAIN,))
     seen: list[Accident] = []
     for pid in range(10):
         seen += [killed(machine.now, 100 + pid), reset(machine.now)]
@@ -141,12 +134,9 @@ def test_each_killed_process_is_reported_and_a_gpu_that_is_reset_often_is_not() 
     assert keys.count("gpu:GPU-0:accident:reset") == 1
 
 
-def test_thousands_of_killed_processes_take_bounded_memory_and_hide_no_reset(
-    tmp_path: Path,
-) -> None:
+def test_thousands_of_killed_processes_take_bounded_memory_and_hide_nothing(tmp_path: Path) -> None:
     state = tmp_path / "state.json"
-    machine = Machine(alert("accident", cooldown=86400.0), state=state)
-    happens(machine)
+    machine = watched(alert("accident", cooldown=86400.0), state=state, processes=(TRAIN,))
     for first in range(1000, 1000 + MOST_SUBJECTS + 200, 25):
         happens(machine, *(killed(machine.now, first + number) for number in range(25)))
     assert len(machine.notices) == MOST_SUBJECTS + 200
@@ -158,8 +148,9 @@ def test_thousands_of_killed_processes_take_bounded_memory_and_hide_no_reset(
 
 
 def test_a_restart_repeats_no_accident_and_misses_none_of_a_short_pause(tmp_path: Path) -> None:
-    machine = Machine(alert("accident", cooldown=0.0), state=tmp_path / "state.json")
-    happens(machine)
+    machine = watched(
+        alert("accident", cooldown=0.0), state=tmp_path / "state.json", processes=(TRAIN,)
+    )
     told = reset(machine.now)
     assert len(happens(machine, told)) == 1
     machine.restart(60)
@@ -174,16 +165,14 @@ def test_a_restart_repeats_no_accident_and_misses_none_of_a_short_pause(tmp_path
 
 
 def test_a_clock_that_is_set_back_loses_no_accident() -> None:
-    machine = Machine(alert("accident"))
-    happens(machine)
+    machine = watched(alert("accident"), processes=(TRAIN,))
     machine.now -= 3600
     happens(machine)
     assert len(happens(machine, reset(machine.now))) == 1
 
 
 def test_hostile_names_are_safe_to_print() -> None:
-    machine = Machine(alert("accident"))
-    happens(machine)
+    machine = watched(alert("accident"), processes=(TRAIN,))
     hostile = Accident(
         machine.now,
         AccidentKind.OUT_OF_MEMORY,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import types
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,28 +12,28 @@ from hypothesis import strategies as st
 
 from gpumon.alerts.alert import KEY_NAMES, Alert, ReadAlerts, read_alerts, template
 from gpumon.alerts.channels.apprise import Apprise
+from gpumon.alerts.channels.channel import Channel, channels_by_name
 from gpumon.alerts.channels.command import Command
 from gpumon.alerts.channels.terminal import Bell, Desktop
 from gpumon.alerts.channels.webhook import Webhook
 from gpumon.cli.config import effective
 from gpumon.config import load
 from gpumon.config.settings import AlertTable
+from tests.command import write_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-FLEET = Path(__file__).parents[2] / "docs" / "fleet"
+    Read = Callable[..., ReadAlerts]
 
 
 @pytest.fixture
-def read(tmp_path: Path) -> Callable[..., ReadAlerts]:
+def read(tmp_path: Path) -> Read:
     """Reads the alerts of a configuration with this text."""
 
     def read_text(text: str, **options: bool) -> ReadAlerts:
-        path = tmp_path / "gpumon" / "config.toml"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        loaded = load({"XDG_CONFIG_HOME": str(tmp_path)})
+        loaded = load(write_config(tmp_path, text))
         assert loaded.errors == ()
         return read_alerts(loaded.settings.alerts, **options)
 
@@ -45,7 +45,7 @@ def errors_of(found: ReadAlerts) -> list[str]:
     return [error.sentence[error.sentence.index("config.toml") :] for error in found.errors]
 
 
-def test_every_key_is_read(read: Callable[..., ReadAlerts], tmp_path: Path) -> None:
+def test_every_key_is_read(read: Read, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("Bearer s3cret\n")
     secrets = f'header_files = {{ Authorization = "{tmp_path}/secret" }}'
     found = read(
@@ -91,9 +91,7 @@ when = "hot"
     ]
 
 
-def test_every_mistake_is_reported_with_its_line_and_the_default_applies(
-    read: Callable[..., ReadAlerts],
-) -> None:
+def test_every_mistake_is_reported_with_its_line_and_the_default_applies(read: Read) -> None:
     found = read(
         """[[alerts]]
 when = "hot"
@@ -135,11 +133,10 @@ when = "lost"
         ('"bel"', "(did you mean bell?)"),
         ("3", 'give "bell", "desktop", { command'),
         ('{ webhok = "https://x" }', "(did you mean webhook?)"),
-        ('{ webhook = "ftp://x" }', "a webhook is a URL with http:// or https://"),
-        ('{ webhook = "https://x:99999" }', "a webhook is a URL with http:// or https://"),
-        ('{ webhook = "https:///x" }', "a webhook is a URL with http:// or https://"),
-        ('{ webhook = "https://x:0" }', "a webhook is a URL with http:// or https://"),
-        ('{ webhook = "https://x/a b" }', "a webhook is a URL with http:// or https://"),
+        *(
+            (f'{{ webhook = "{url}" }}', "a webhook is a URL with http:// or https://")
+            for url in ("ftp://x", "https://x:99999", "https:///x", "https://x:0", "https://x/a b")
+        ),
         ('{ webhook = "https://x/a\\r\\nb" }', "a webhook is a URL with http:// or https://"),
         ('{ webhook = "https://x", format = "slak" }', "(did you mean slack?)"),
         (
@@ -147,10 +144,7 @@ when = "lost"
             "unknown key headrs of a webhook (did you mean headers",
         ),
         ('{ webhook = "https://x", headers = { "a b" = "c" } }', "headers is a table of texts"),
-        (
-            '{ webhook = "https://x", headers = { A = "b\\nC: d" } }',
-            "headers is a table of texts",
-        ),
+        ('{ webhook = "https://x", headers = { A = "b\\nC: d" } }', "headers is a table of texts"),
         (
             '{ webhook = "https://x", header_files = { A = "none" } }',
             "/gpumon/none cannot be read: No such",
@@ -163,9 +157,7 @@ when = "lost"
         ('{ apprise = "x" }', "apprise takes a URL"),
     ],
 )
-def test_an_invalid_channel_is_left_out(
-    read: Callable[..., ReadAlerts], channel: str, what: str
-) -> None:
+def test_an_invalid_channel_is_left_out(read: Read, channel: str, what: str) -> None:
     found = read(f'[[alerts]]\nwhen = "hot"\ndo = ["bell", {channel}]\n')
     (sentence,) = errors_of(found)
     assert sentence.startswith("config.toml, line 3: do cannot have ")
@@ -189,16 +181,14 @@ def test_an_invalid_channel_is_left_out(
     ],
 )
 def test_an_error_about_a_channel_shows_no_values_of_it(
-    read: Callable[..., ReadAlerts], channel: str, shown: str
+    read: Read, channel: str, shown: str
 ) -> None:
     (sentence,) = errors_of(read(f'[[alerts]]\nwhen = "hot"\ndo = [{channel}]\n'))
     assert sentence.startswith(f"config.toml, line 3: do cannot have {shown}")
     assert "s3cret" not in sentence
 
 
-def test_without_a_terminal_only_the_other_channels_are_left(
-    read: Callable[..., ReadAlerts],
-) -> None:
+def test_without_a_terminal_only_the_other_channels_are_left(read: Read) -> None:
     found = read(
         '[[alerts]]\nwhen = "hot"\ndo = ["bell", "desktop", { command = ["true"] }]\n',
         terminal=False,
@@ -209,16 +199,13 @@ def test_without_a_terminal_only_the_other_channels_are_left(
 
 @pytest.mark.parametrize("text", ["alerts = 3", "[alerts]\nwhen = 'hot'", "alerts = [1]"])
 def test_what_is_no_list_of_tables_is_said(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "gpumon" / "config.toml"
-    path.parent.mkdir()
-    path.write_text(text, encoding="utf-8")
-    loaded = load({"XDG_CONFIG_HOME": str(tmp_path)})
+    loaded = load(write_config(tmp_path, text))
     (error,) = loaded.errors
     assert error.what == "alerts is a list of tables: write [[alerts]] on a line alone for each."
     assert loaded.settings.alerts == ()
 
 
-def test_of_too_many_alerts_the_first_hundred_count(read: Callable[..., ReadAlerts]) -> None:
+def test_of_too_many_alerts_the_first_hundred_count(read: Read) -> None:
     text = "".join(f'[[alerts]]\nwhen = "hot"\nname = "{number}"\n' for number in range(101))
     found = read(text)
     assert len(found.alerts) == 100
@@ -250,7 +237,7 @@ def test_any_value_is_read_or_reported(values: dict[str, object]) -> None:
     assert len(found.alerts) == 1 or found.errors
 
 
-def test_the_template_has_a_valid_alert(read: Callable[..., ReadAlerts]) -> None:
+def test_the_template_has_a_valid_alert(read: Read) -> None:
     table = template().partition("#[[alerts]]\n")[2]
     lines = [line[1:] for line in table.splitlines() if not line.startswith("# ")]
     found = read("\n".join(["[[alerts]]", *lines]))
@@ -260,12 +247,57 @@ def test_the_template_has_a_valid_alert(read: Callable[..., ReadAlerts]) -> None
 
 
 def test_the_alerts_in_force_are_shown_with_their_lines(tmp_path: Path) -> None:
-    path = tmp_path / "gpumon" / "config.toml"
-    path.parent.mkdir()
-    path.write_text('[[alerts]]\nwhen = "hot"\n[[alerts]]\nwhen = "lost"\nended = true\n')
-    shown = effective(load({"XDG_CONFIG_HOME": str(tmp_path)}))
+    text = '[[alerts]]\nwhen = "hot"\n[[alerts]]\nwhen = "lost"\nended = true\n'
+    shown = effective(load(write_config(tmp_path, text)))
     assert [line.split() for line in shown.partition("[[alerts]]")[2].splitlines() if line] == [
         *(["when", "=", '"hot"', "#", "the", "file,", "line", "2"], ["[[alerts]]"]),
         ["when", "=", '"lost"', "#", "the", "file,", "line", "4"],
         ["ended", "=", "true", "#", "the", "file,", "line", "5"],
     ]
+
+
+# A channel that is declared wrongly fails at import
+
+
+_FILE = "gpumon/alerts/channels/channel.py"
+
+
+def declare(*, without: str = "", **more: object) -> type[Channel]:
+    content = {
+        "__module__": __name__,
+        "__annotations__": {"path": "str"},
+        "name": "file",
+        "about": "a file",
+        "example_value": '"/path"',
+        "keys": ("mode",),
+        "send": lambda _, __: None,
+        "reopen": lambda _: None,
+        "_open": 0,
+        **more,
+    }
+    content.pop(without, None)
+    file = types.new_class("File", (Channel,), {}, lambda namespace: namespace.update(content))
+    (channel,) = channels_by_name(file).values()
+    return channel
+
+
+def test_a_channel_declares_what_is_required_and_has_fields_and_methods_of_its_own() -> None:
+    assert declare().example() == '{ file = "/path" }'
+    assert declare(without="example_value", takes_table=False).example() == '"file"'
+
+
+@pytest.mark.parametrize("without", ["name", "about", "example_value", "send"])
+def test_a_channel_that_lacks_something_fails_at_once(without: str) -> None:
+    with pytest.raises(TypeError, match=f"^File lacks {without}: {_FILE} describes it$"):
+        declare(without=without)
+
+
+@pytest.mark.parametrize("wrong", ["keyz", "need_terminal"])
+def test_an_unknown_attribute_fails_at_once(wrong: str) -> None:
+    with pytest.raises(TypeError, match=f"^File has {wrong}, which is unknown: {_FILE}"):
+        declare(without="", **{wrong: True})
+
+
+def test_keys_in_one_text_fail_at_once() -> None:
+    with pytest.raises(TypeError, match=r'^File.keys must be a tuple, such as \("mode",\)$'):
+        declare(keys="mode")

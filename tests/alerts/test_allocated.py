@@ -12,6 +12,7 @@ from tests.alerts.machine import Machine, alert, hot
 from tests.build import NOON, gpu, process, snapshot
 
 if TYPE_CHECKING:
+    from gpumon.alerts.notice import Notice
     from gpumon.model.snapshot import Snapshot
 
 ANN = Allocation("slurm", "88123", "ann", ("GPU-0",), since=NOON - 60)
@@ -25,38 +26,36 @@ def at(seen: Snapshot, *allocations: Allocation) -> Snapshot:
     return replace(seen, allocations=allocations)
 
 
+def notices(when: str, *course: tuple[float, Snapshot]) -> list[Notice]:
+    """The notices of an alert where these are seen one after the other, each for so long."""
+    machine = Machine(alert(when))
+    return [notice for time, seen in course for notice in machine.show(time, seen, 5.0)]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("when", "expected"),
+    ("when", "idle", "users"),
     [
-        ("allocated and idle>1h", 1),
-        ("allocated idle>1h user:ann", 1),
-        ("allocated idle>1h user:bo", 0),
-        ("allocated and idle>3h", 0),
+        ("allocated and idle>1h", 3500, []),
+        ("allocated and idle>1h", 7100, ["ann"]),
+        ("allocated idle>1h user:ann", 3500, []),
+        ("allocated idle>1h user:ann", 7100, ["ann"]),
+        ("allocated idle>1h user:bo", 7100, []),
+        ("allocated and idle>3h", 7100, []),
     ],
 )
-def test_a_job_that_does_not_use_its_gpu_is_reported_once(when: str, expected: int) -> None:
-    machine = Machine(alert(when))
-    assert machine.show(60, at(BUSY, ANN), 5.0) == []
-    assert machine.show(3500, at(IDLE, ANN), 5.0) == []
-    machine.show(3600, at(IDLE, ANN), 5.0)
-    assert len(machine.notices) == expected
-    if expected:
-        assert "slurm 88123 of ann has had it" in machine.notices[0].sentence
-        assert machine.notices[0].user == "ann"
+def test_a_job_without_use_of_its_gpu_is_reported(when: str, idle: float, users: list[str]) -> None:
+    found = notices(when, (60, at(BUSY, ANN)), (idle, at(IDLE, ANN)))
+    assert [notice.user for notice in found] == users
+    assert all("slurm 88123 of ann has had it" in notice.sentence for notice in found)
 
 
 def test_a_free_gpu_that_is_idle_is_no_job_without_use() -> None:
-    machine = Machine(alert("allocated and idle>1h"))
-    machine.show(60, at(BUSY), 5.0)
-    machine.show(7200, at(IDLE), 5.0)
-    assert machine.notices == []
+    assert notices("allocated and idle>1h", (60, at(BUSY)), (7200, at(IDLE))) == []
 
 
 def test_of_a_gpu_that_was_idle_before_it_is_not_known_for_how_long() -> None:
-    machine = Machine(alert("allocated and idle<1h"))
-    machine.show(600, at(IDLE, ANN), 5.0)
-    assert machine.notices == []
+    assert notices("allocated and idle<1h", (600, at(IDLE, ANN))) == []
 
 
 @pytest.mark.parametrize(
@@ -71,17 +70,12 @@ def test_of_a_gpu_that_was_idle_before_it_is_not_known_for_how_long() -> None:
 def test_a_gpu_that_was_idle_from_the_start_on_is_idle_for_at_least_so_long(
     before: Snapshot, when: str, seconds: int, expected: int
 ) -> None:
-    machine = Machine(alert(when))
-    machine.show(60, at(before), 5.0)
-    machine.show(seconds, at(IDLE, NEW), 5.0)
-    assert len(machine.notices) == expected
+    assert len(notices(when, (60, at(before)), (seconds, at(IDLE, NEW)))) == expected
 
 
 def test_without_a_utilization_it_is_not_known_whether_a_gpu_is_idle() -> None:
-    machine = Machine(alert("allocated and idle<1h"))
-    machine.show(60, at(BUSY), 5.0)
-    machine.show(60, at(snapshot(NOON, gpu(utilization_gpu=None)), NEW), 5.0)
-    assert machine.notices == []
+    unknown = at(snapshot(NOON, gpu(utilization_gpu=None)), NEW)
+    assert notices("allocated and idle<1h", (60, at(BUSY)), (60, unknown)) == []
 
 
 @pytest.mark.parametrize(
@@ -92,24 +86,18 @@ def test_without_a_utilization_it_is_not_known_whether_a_gpu_is_idle() -> None:
         (Allocation("slurm", "5", "bo", unplaced=1), None),
     ],
 )
-def test_the_owner_is_named_where_it_is_known_and_safe_to_print(
-    allocation: Allocation, user: str | None
-) -> None:
-    machine = Machine(alert("allocated gpu:0"))
-    machine.show(60, at(IDLE), 5.0)
-    machine.show(60, at(IDLE, allocation), 5.0)
-    assert [notice.user for notice in machine.notices] == [user]
+def test_a_known_owner_is_named_safely(allocation: Allocation, user: str | None) -> None:
+    (notice,) = notices("allocated gpu:0", (60, at(IDLE)), (60, at(IDLE, allocation)))
+    assert notice.user == user
 
 
 def test_each_gpu_has_the_users_of_its_own_jobs() -> None:
-    machine = Machine(alert("allocated user:ann"))
-    machine.show(60, at(IDLE), 5.0)
-    machine.show(60, at(IDLE, replace(NEW, user="bo"), replace(NEW, devices=("GPU-1",))), 5.0)
-    assert [notice.gpu_uuid for notice in machine.notices] == ["GPU-1"]
+    both = at(IDLE, replace(NEW, user="bo"), replace(NEW, devices=("GPU-1",)))
+    (notice,) = notices("allocated user:ann", (60, at(IDLE)), (60, both))
+    assert notice.gpu_uuid == "GPU-1"
 
 
 def test_another_fault_of_a_gpu_is_not_that_of_its_jobs_owner() -> None:
-    machine = Machine(alert("hot"))
-    machine.show(60, at(BUSY, ANN), 5.0)
-    machine.show(60, at(replace(BUSY, gpus=(hot(),)), ANN), 5.0)
-    assert [notice.user for notice in machine.notices] == [None]
+    became_hot = (60, at(replace(BUSY, gpus=(hot(),)), ANN))
+    (notice,) = notices("hot", (60, at(BUSY, ANN)), became_hot)
+    assert notice.user is None

@@ -24,14 +24,11 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
 
 STEP = 5.0
-_HOT, _COOL = snapshot(NOON, gpu(temperature_gpu=91)), snapshot(NOON, gpu(temperature_gpu=40))
-_UNKNOWN = snapshot(NOON, gpu(temperature_gpu=None))
-_VANISHED = snapshot(NOON, gpu(index=1))
 _SEEN: dict[str, tuple[Snapshot, bool | None]] = {
-    "hot": (_HOT, True),
-    "cool": (_COOL, False),
-    "unknown": (_UNKNOWN, None),
-    "vanished": (_VANISHED, None),
+    "hot": (snapshot(NOON, gpu(temperature_gpu=91)), True),
+    "cool": (snapshot(NOON, gpu(temperature_gpu=40)), False),
+    "unknown": (snapshot(NOON, gpu(temperature_gpu=None)), None),
+    "vanished": (snapshot(NOON, gpu(index=1)), None),
 }
 _Course = list[tuple[str, int]]
 """What is seen, and in how many samples."""
@@ -46,11 +43,15 @@ class Report(NamedTuple):
     ended: bool
 
 
+def reports(machine: Machine) -> list[Report]:
+    return [Report(round((notice.at - NOON) / STEP), notice.ended) for notice in machine.notices]
+
+
 def follow(course: _Course, for_seconds: float, cooldown: float) -> list[Report]:
     machine = Machine(alert("temp>85", for_seconds=for_seconds, cooldown=cooldown, ended=True))
     for seen, samples in course:
         machine.show(samples * STEP, _SEEN[seen][0], STEP)
-    return [Report(round((notice.at - NOON) / STEP), notice.ended) for notice in machine.notices]
+    return reports(machine)
 
 
 def seconds_of(values: Sequence[bool | None], at: int, wanted: bool) -> float:
@@ -116,7 +117,4 @@ def test_a_restart_changes_nothing(
                 machine.restart()
             machine.show(samples * STEP, _SEEN[seen][0], STEP)
         machine.engine.close()
-    reported = [
-        Report(round((notice.at - NOON) / STEP), notice.ended) for notice in machine.notices
-    ]
-    assert reported == expected
+    assert reports(machine) == expected

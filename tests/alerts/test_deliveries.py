@@ -56,7 +56,7 @@ def test_a_channel_that_hangs_delays_neither_the_caller_nor_another_channel(tmp_
     sender = Deliveries(terminal, reports.append)
     hang = shell(f"echo $$ > '{mine}'; sleep 1000")
     with answering(drip(b"", b"")) as server:
-        dead = Webhook(f"http://127.0.0.1:{server.port}/")
+        dead = Webhook(f"{server.url}/")
         for _ in range(20):
             sender.send(alert_with(hang, dead, Bell()), NOTICE)
         wait_until(lambda: len(terminal.shown) == 20, "the bell")
@@ -83,16 +83,14 @@ WORKS = "webhook 127.0.0.1 (gpumon) works again"
     [((0.01, 0.02), 2, 2), ((PATIENCE,), 1, 1)],
     ids=["after each pause", "at the end without the rest of a pause"],
 )
-def test_what_fails_is_retried_and_sent_once(
-    pauses: tuple[float, ...], failures: int, awaited: int
-) -> None:
+def test_what_fails_is_retried(pauses: tuple[float, ...], failures: int, awaited: int) -> None:
     reports: list[str] = []
     with answering(None) as server:
         server.answer = lambda connection: connection.sendall(
             answer(b"busy", "503 Busy") if len(server.requests) <= failures else answer(b"")
         )
         sender = Deliveries(None, reports.append, pauses)
-        sender.send(alert_with(Webhook(f"http://127.0.0.1:{server.port}/")), NOTICE)
+        sender.send(alert_with(Webhook(f"{server.url}/")), NOTICE)
         wait_until(lambda: len(reports) == awaited, "a report")
         sender.close(PATIENCE)
         assert len(server.requests) == failures + 1
@@ -103,7 +101,7 @@ def test_it_is_given_up_after_the_last_pause_and_what_was_lost_is_reported() -> 
     reports: list[str] = []
     with answering(answer(b"", "503 Busy")) as server:
         sender = Deliveries(None, reports.append, pauses=(0.01, 0.02))
-        alert = alert_with(Webhook(f"http://127.0.0.1:{server.port}/"))
+        alert = alert_with(Webhook(f"{server.url}/"))
         sender.send(alert, NOTICE)
         sender.send(alert, NOTICE)
         wait_until(lambda: len(server.requests) == 6 and not threads(), "all attempts")
@@ -121,7 +119,7 @@ def test_what_cannot_succeed_is_not_retried(status: str) -> None:
     reports: list[str] = []
     with answering(answer(b"", status)) as server:
         sender = Deliveries(None, reports.append, pauses=(0.01,))
-        alert = alert_with(Webhook(f"http://127.0.0.1:{server.port}/"))
+        alert = alert_with(Webhook(f"{server.url}/"))
         for _ in range(5):
             sender.send(alert, NOTICE)
         sender.close(PATIENCE)
@@ -158,9 +156,7 @@ def test_a_full_queue_drops_the_oldest_and_reports_that_once() -> None:
     wait_until(lambda: not threads(), "all that waited")
     titles = [text.partition("|")[0] for text in terminal.shown]
     assert titles == ["first", *map(str, range(50, MOST_WAITING + 50))]
-    assert reports == [
-        "desktop: too many notifications are waiting: the oldest are dropped",
-    ]
+    assert reports == ["desktop: too many notifications are waiting: the oldest are dropped"]
 
 
 def test_what_waited_too_long_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +197,7 @@ def test_what_waits_is_sent_before_the_end(tmp_path: Path) -> None:
 def test_at_the_end_each_is_tried_once_more_without_pauses() -> None:
     with answering(answer(b"", "503 Busy")) as server:
         sender = Deliveries(None, lambda _: None, pauses=(1000.0, 1000.0))
-        alert = alert_with(Webhook(f"http://127.0.0.1:{server.port}/"))
+        alert = alert_with(Webhook(f"{server.url}/"))
         for _ in range(3):
             sender.send(alert, NOTICE)
         wait_until(lambda: server.requests, "the first attempt")
@@ -235,9 +231,7 @@ def test_an_error_of_the_listener_or_the_terminal_does_not_stop_deliveries() -> 
     ]
 
 
-def test_a_thread_that_does_not_start_loses_no_notice(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_thread_that_does_not_start_loses_no_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = Terminal()
     sender = Deliveries(terminal, lambda _: None)
 

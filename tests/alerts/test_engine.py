@@ -16,12 +16,14 @@ from gpumon.findings.finding import Severity
 from gpumon.model.processes import GpuProcess, Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.model.snapshot import Gpu, GpuStatus, Trouble, Unknown
-from tests.alerts.machine import Machine, alert, hot
+from tests.alerts.machine import Machine, alert, hot, watched
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.known import known
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from gpumon.alerts.alert import Alert
     from gpumon.alerts.notice import Notice
 
 pytestmark = pytest.mark.usefixtures("utc")
@@ -39,10 +41,6 @@ def lost(**changes: object) -> Gpu:
     return gpu(status=GpuStatus.LOST, unknown=unknown, **values, **changes)
 
 
-def without_heat() -> Gpu:
-    return gpu(temperature_gpu=None, unknown={"temperature_gpu": Unknown.NO_ANSWER})
-
-
 def working(pid: int = 100, **changes: object) -> GpuProcess:
     return process(pid, sm=80, **changes)  # type: ignore[arg-type]  # keywords pass through
 
@@ -51,23 +49,72 @@ def working(pid: int = 100, **changes: object) -> GpuProcess:
 
 
 def test_a_state_is_reported_once_when_it_begins() -> None:
-    machine = Machine(alert("hot"))
-    assert machine.see(5, gpu()) == []
-    notices = machine.see(3600, hot(), step=5)
-    assert titles(notices) == ["ada-07 GPU 0: hot"]
-    (notice,) = notices
+    machine = watched(alert("hot"))
+    (notice,) = machine.see(3600, hot(), step=5)
+    assert notice.title == "ada-07 GPU 0: hot"
     assert notice.sentence.startswith("GPU 0 (H100 80GB HBM3) of ada-07: hot, 91 °C")
     assert (notice.key, notice.gpu_index, notice.severity) == ("gpu:GPU-0", 0, Severity.WARNING)
     assert notice.since == notice.at
     assert not notice.ended
 
 
-@pytest.mark.parametrize("when", ["hot", "temp>85"])
-def test_what_holds_at_the_first_sample_is_not_reported(when: str) -> None:
-    machine = Machine(alert(when, ended=True))
-    assert machine.see(3600, hot(), step=5) == []
-    assert machine.see(120, gpu()) == []
-    assert len(machine.see(5, hot())) == 1
+WELL, HOT = gpu(), hot()
+UNKNOWN = {
+    "lost": lost(),
+    "temperature": gpu(temperature_gpu=None, unknown={"temperature_gpu": Unknown.NO_ANSWER}),
+    "no answer": gpu(status=GpuStatus.NO_ANSWER),
+}
+
+
+Course = list[tuple[float, Gpu, int]]
+"""What is seen, for how many seconds, and how many notices that gives."""
+ENDS = {"ended": True, "cooldown": 0.0}
+
+COURSES: dict[str, tuple[Alert, Course]] = {
+    **{
+        f"what holds at the first sample is not reported: {when}": (
+            alert(when, ended=True),
+            [(3600, HOT, 0), (120, WELL, 0), (5, HOT, 1)],
+        )
+        for when in ("hot", "temp>85")
+    },
+    "it must hold for long enough without a break": (
+        alert("temp>85", for_seconds=60.0),
+        [(5, WELL, 0), *[(50, HOT, 0), (2, WELL, 0)] * 10, (59, HOT, 0), (3, HOT, 1)],
+    ),
+    "flapping is reported once": (
+        alert("hot", **ENDS),
+        [(5, WELL, 0), (3, HOT, 1), *[(50, WELL, 0), (3, HOT, 0)] * 99],
+    ),
+    "after the cooldown it is reported if it still holds": (
+        alert("hot", ended=True, cooldown=1000.0),
+        [(5, WELL, 0), (10, HOT, 1), (100, WELL, 1), (800, HOT, 0), (200, HOT, 1)],
+    ),
+    "what is over within the cooldown has neither a start nor an end": (
+        alert("hot", ended=True, cooldown=1000.0),
+        [(5, WELL, 0), (10, HOT, 1), (100, WELL, 1), (100, HOT, 0), (2000, WELL, 0)],
+    ),
+    **{
+        f"what is unknown begins and ends nothing: {name}, {when}": (
+            alert(when, **ENDS),
+            [
+                *((60, blank, 0), (60, WELL, 0), (5, HOT, 1)),
+                *((600, blank, 0), (600, HOT, 0), (600, blank, 0), (70, WELL, 1)),
+            ],
+        )
+        for when in ("hot", "temp>85")
+        for name, blank in UNKNOWN.items()
+    },
+}
+
+
+@pytest.mark.parametrize("name", COURSES)
+def test_a_course_gives_these_notices(name: str) -> None:
+    alert, course = COURSES[name]
+    machine = Machine(alert)
+    # Of an hour there is a sample every five seconds.
+    found = [len(machine.see(time, shown, step=max(1, time / 720))) for time, shown, _ in course]
+    assert found == [count for _, _, count in course]
 
 
 def test_a_state_that_shows_later_is_not_reported_if_it_held_at_the_first_sample() -> None:
@@ -79,70 +126,17 @@ def test_a_state_that_shows_later_is_not_reported_if_it_held_at_the_first_sample
     assert len(begun.see(1800, stuck, processes=(working(),), step=5)) == 1
 
 
-def test_it_must_hold_for_long_enough_without_a_break() -> None:
-    machine = Machine(alert("temp>85", for_seconds=60.0))
-    machine.see(5, gpu())
-    for _ in range(10):
-        assert machine.see(50, hot()) == []
-        assert machine.see(2, gpu()) == []
-    machine.see(50, hot())
-    assert machine.see(9, hot()) == []
-    assert len(machine.see(3, hot())) == 1
-
-
-def test_flapping_is_reported_once() -> None:
-    machine = Machine(alert("hot", ended=True, cooldown=0.0))
-    machine.see(5, gpu())
-    for _ in range(100):
-        machine.see(3, hot())
-        machine.see(50, gpu())
-    assert len(machine.notices) == 1
-
-
 def test_its_end_is_reported_after_a_minute_without_it() -> None:
-    machine = Machine(alert("hot", ended=True))
-    machine.see(5, gpu())
+    machine = watched(alert("hot", ended=True))
     machine.see(30, hot())
     assert machine.see(59, gpu()) == []
-    notices = machine.see(30, gpu())
-    assert titles(notices) == ["ada-07 GPU 0: no longer hot"]
-    assert (notices[0].ended, notices[0].severity, notices[0].key) == (
-        True,
-        Severity.GOOD,
-        "gpu:GPU-0",
-    )
+    (notice,) = machine.see(30, gpu())
+    assert notice.title == "ada-07 GPU 0: no longer hot"
+    assert (notice.ended, notice.severity, notice.key) == (True, Severity.GOOD, "gpu:GPU-0")
     assert machine.see(600, gpu()) == []
 
 
-def test_after_the_cooldown_it_is_reported_if_it_still_holds() -> None:
-    machine = Machine(alert("hot", cooldown=1000.0, ended=True))
-    machine.see(5, gpu())
-    assert len(machine.see(10, hot())) == 1
-    assert len(machine.see(100, gpu())) == 1
-    assert machine.see(800, hot()) == []
-    assert titles(machine.see(200, hot())) == ["ada-07 GPU 0: hot"]
-    # If it is over before that, neither its start nor its end is reported.
-    machine.see(100, gpu())
-    before = len(machine.notices)
-    machine.see(100, hot())
-    machine.see(2000, gpu(), step=5)
-    assert len(machine.notices) == before
-
-
 # What is unknown
-
-
-@pytest.mark.parametrize("blank", [lost(), without_heat(), gpu(status=GpuStatus.NO_ANSWER)])
-@pytest.mark.parametrize("when", ["hot", "temp>85"])
-def test_what_is_unknown_neither_begins_nor_ends_anything(blank: Gpu, when: str) -> None:
-    machine = Machine(alert(when, ended=True, cooldown=0.0))
-    assert machine.see(60, blank) == []
-    machine.see(60, gpu())
-    assert len(machine.see(5, hot())) == 1
-    assert machine.see(600, blank) == []
-    assert machine.see(600, hot()) == []
-    assert machine.see(600, blank) == []
-    assert len(machine.see(70, gpu())) == 1
 
 
 def test_without_a_driver_or_the_gpu_nothing_begins_and_nothing_ends() -> None:
@@ -160,23 +154,18 @@ def test_without_a_driver_or_the_gpu_nothing_begins_and_nothing_ends() -> None:
 
 
 def test_a_lost_gpu_is_reported_and_its_return() -> None:
-    machine = Machine(alert("lost", ended=True))
-    machine.see(10, gpu())
-    notices = machine.see(600, lost())
-    assert titles(notices) == ["ada-07 GPU 0: lost"]
-    assert notices[0].severity is Severity.CRITICAL
+    machine = watched(alert("lost", ended=True))
+    (notice,) = machine.see(600, lost())
+    assert (notice.title, notice.severity) == ("ada-07 GPU 0: lost", Severity.CRITICAL)
     assert titles(machine.see(70, gpu())) == ["ada-07 GPU 0: no longer lost"]
 
 
 def test_a_gpu_that_is_plugged_in_later_has_a_first_sample_of_its_own() -> None:
-    machine = Machine(alert("hot"))
-    machine.see(10, gpu())
-    assert machine.see(60, gpu(), hot(index=1)) == []
+    assert watched(alert("hot")).see(60, gpu(), hot(index=1)) == []
 
 
 def test_time_without_samples_does_not_count() -> None:
-    machine = Machine(alert("temp>85", for_seconds=600.0))
-    machine.see(10, gpu())
+    machine = watched(alert("temp>85", for_seconds=600.0))
     machine.see(10, hot())
     machine.now += 3600
     assert machine.see(500, hot()) == []
@@ -184,8 +173,7 @@ def test_time_without_samples_does_not_count() -> None:
 
 
 def test_a_clock_that_is_set_back_repeats_nothing() -> None:
-    machine = Machine(alert("hot", ended=True, cooldown=1000.0), alert("xid"))
-    machine.see(10, gpu())
+    machine = watched(alert("hot", ended=True, cooldown=1000.0), alert("xid"))
     machine.see(10, hot(xid=79, xid_at=machine.now))
     assert len(machine.notices) == 2
     machine.now -= 7200
@@ -286,17 +274,17 @@ def test_the_workers_of_a_server_are_one_notice_and_another_server_is_another() 
         beside = replace(serving(300, load), place=Workload(server=other))
         return (*(serving(pid, load) for pid in range(100, 104)), beside)
 
-    machine = Machine(alert("waiting>10", ended=True, cooldown=0.0))
-    machine.see(30, gpu(), processes=workers(ServerLoad(waiting=0)))
+    idle = workers(ServerLoad(waiting=0))
+    machine = watched(alert("waiting>10", ended=True, cooldown=0.0), processes=idle)
     begun = machine.see(60, gpu(), processes=workers(ServerLoad(waiting=11)))
     assert [notice.pid for notice in begun] == [100, 300]
-    over = machine.see(300, gpu(), processes=workers(ServerLoad(waiting=0)))
+    over = machine.see(300, gpu(), processes=idle)
     assert [(notice.pid, notice.ended) for notice in over] == [(100, True), (300, True)]
 
 
 def test_the_end_of_a_server_is_one_notice() -> None:
-    machine = Machine(alert("waiting>10", ended=True))
-    machine.see(30, gpu(), processes=(serving(100, ServerLoad(waiting=0)),))
+    idle = serving(100, ServerLoad(waiting=0))
+    machine = watched(alert("waiting>10", ended=True), processes=(idle,))
     workers = tuple(serving(pid, ServerLoad(waiting=11)) for pid in range(100, 104))
     machine.see(60, gpu(), processes=workers)
     over = machine.see(300, gpu(), processes=())
@@ -304,8 +292,8 @@ def test_the_end_of_a_server_is_one_notice() -> None:
 
 
 def test_a_server_whose_model_is_unknown_is_known_by_its_engine_alone() -> None:
-    machine = Machine(alert("server:vllm"), alert("server:qwen"), alert("!server:qwen"))
-    machine.see(30, gpu(), processes=(working(),))
+    alerts = map(alert, ("server:vllm", "server:qwen", "!server:qwen"))
+    machine = watched(*alerts, processes=(working(),))
     unknown = (working(), serving(200, None, model=None))
     assert titles(machine.see(60, gpu(), processes=unknown)) == [
         "ada-07 process 200 of ann: server:vllm"
@@ -350,8 +338,7 @@ def test_the_end_of_a_process_is_reported_if_it_is_missing_from_two_lists() -> N
 
 
 def test_a_process_on_a_gpu_that_does_not_answer_has_not_ended() -> None:
-    machine = Machine(alert("ends 100"))
-    machine.see(10, gpu(), processes=(working(),))
+    machine = watched(alert("ends 100"), processes=(working(),))
     assert machine.see(600, lost()) == []
     assert machine.see(10, gpu(), processes=(working(),)) == []
     assert len(machine.see(10, gpu())) == 1
@@ -369,8 +356,7 @@ def test_command_lines_are_sent_only_if_configured() -> None:
         working(200).id, "C", working(200).uses, user="ann", command=("train", "--key=s3cret")
     )
     quiet, open_ = alert("user:me"), alert("user:me", commands=True, name="open")
-    machine = Machine(quiet, open_, alert("ends user:me"))
-    machine.see(10, gpu())
+    machine = watched(quiet, open_, alert("ends user:me"))
     notices = machine.see(10, gpu(), processes=(secret,)) + machine.see(10, gpu())
     assert [notice.command for notice in notices] == [None, "train --key=s3cret", None]
     assert all("s3cret" not in f"{notice.title}{notice.sentence}" for notice in notices)
@@ -380,8 +366,7 @@ def test_command_lines_are_sent_only_if_configured() -> None:
 
 
 def test_xids_are_reported_by_severity_or_number() -> None:
-    machine = Machine(alert("xid"), alert("xid critical"), alert("xid 13,31"))
-    machine.see(10, gpu())
+    machine = watched(alert("xid"), alert("xid critical"), alert("xid 13,31"))
     for number in (13, 94, 79):
         machine.see(10, gpu(xid=number, xid_at=machine.now))
     assert [(notice.alert, notice.key) for notice in machine.notices] == [
@@ -395,8 +380,7 @@ def test_xids_are_reported_by_severity_or_number() -> None:
 
 
 def test_an_xid_is_reported_again_only_after_the_cooldown() -> None:
-    machine = Machine(alert("xid", cooldown=1800.0))
-    machine.see(10, gpu())
+    machine = watched(alert("xid", cooldown=1800.0))
     for _ in range(100):
         machine.see(30, gpu(xid=79, xid_at=machine.now))
     assert len(machine.notices) == 2
@@ -413,8 +397,7 @@ def test_an_xid_from_before_the_first_sample_is_not_reported() -> None:
 
 
 def test_a_gpu_that_is_watched_by_key_is_reported_when_it_is_free() -> None:
-    machine = Machine()
-    machine.see(10, gpu(), processes=(working(),))
+    machine = watched(processes=(working(),))
     machine.engine.notify_when_free(gpu())
     assert machine.see(10, gpu(), processes=(working(),)) == []
     (notice,) = machine.see(60, gpu())
@@ -424,8 +407,7 @@ def test_a_gpu_that_is_watched_by_key_is_reported_when_it_is_free() -> None:
 
 
 def test_a_process_that_is_watched_by_key_is_reported_when_it_ends() -> None:
-    machine = Machine()
-    machine.see(10, gpu(), processes=(working(), working(200)))
+    machine = watched(processes=(working(), working(200)))
     machine.engine.notify_when_ended(working())
     machine.engine.notify_when_ended(working(200))
     machine.engine.cancel("process:200:1")
@@ -439,8 +421,7 @@ def test_a_process_that_is_watched_by_key_is_reported_when_it_ends() -> None:
 
 
 def test_after_a_restart_nothing_is_reported_twice(tmp_path: Path) -> None:
-    machine = Machine(alert("hot"), alert("xid"), alert("user:me"), state=tmp_path / "state.json")
-    machine.see(10, gpu())
+    machine = watched(alert("hot"), alert("xid"), alert("user:me"), state=tmp_path / "state.json")
     seen = hot(xid=79, xid_at=machine.now)
     assert len(machine.see(10, seen, processes=(working(),))) == 3
     for pause in (0, 60, 7200, 86400):
@@ -449,8 +430,7 @@ def test_after_a_restart_nothing_is_reported_twice(tmp_path: Path) -> None:
 
 
 def test_an_xid_that_the_kernel_log_repeats_after_a_restart_is_not_new(tmp_path: Path) -> None:
-    machine = Machine(alert("xid", cooldown=0.0), state=tmp_path / "state.json")
-    machine.see(10, gpu())
+    machine = watched(alert("xid", cooldown=0.0), state=tmp_path / "state.json")
     at = machine.now
     assert len(machine.see(10, gpu(xid=79, xid_at=at))) == 1
     machine.restart(60)
@@ -472,8 +452,7 @@ def test_what_begins_in_a_short_pause_is_reported_but_not_in_a_long_one(tmp_path
 
 
 def test_the_end_of_what_was_reported_before_a_restart_is_reported(tmp_path: Path) -> None:
-    machine = Machine(alert("temp>85", ended=True), state=tmp_path / "state.json")
-    machine.see(10, gpu())
+    machine = watched(alert("temp>85", ended=True), state=tmp_path / "state.json")
     machine.see(10, hot())
     machine.restart(60)
     assert titles(machine.see(120, gpu())) == ["ada-07 GPU 0: temp>85 ended"]
@@ -555,14 +534,13 @@ def test_a_state_file_of_an_earlier_version_is_continued(tmp_path: Path) -> None
     "content",
     [b"", b"{", b"[]", b"\xff\x00", b'{"at": "x"}', b'{"at": 1, "version": 99}', b"[" * 10**6],
 )
-def test_a_state_file_that_cannot_be_read_is_one_sentence_and_a_fresh_start(
+def test_an_unreadable_state_file_is_one_sentence_and_a_fresh_start(
     tmp_path: Path, content: bytes
 ) -> None:
     state = tmp_path / "state.json"
     state.write_bytes(content)
     machine = Machine(alert("hot"), state=state)
-    trouble = machine.engine.trouble
-    assert trouble is not None
+    trouble = known(machine.engine.trouble)
     assert trouble.startswith(f"the file of past notifications, {state}, is not usable (")
     machine.see(10, gpu())
     assert len(machine.see(10, hot())) == 1
@@ -573,8 +551,7 @@ def test_a_state_file_that_cannot_be_read_is_one_sentence_and_a_fresh_start(
 
 def test_a_folder_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    machine = Machine(alert("hot"), state=tmp_path / "file" / "state.json")
-    machine.see(10, gpu())
+    machine = watched(alert("hot"), state=tmp_path / "file" / "state.json")
     assert len(machine.see(10, hot())) == 1
     machine.engine.close()
     assert "after a restart gpumon does not know what it has reported" in (
@@ -591,8 +568,7 @@ def test_of_two_programs_one_runs_the_commands(tmp_path: Path) -> None:
     for machine, expected in ((first, channels), (second, (Bell(),))):
         machine.see(10, gpu())
         machine.history.add(snapshot(machine.now, hot()))
-        latest = machine.history.latest
-        assert latest is not None
+        latest = known(machine.history.latest)
         ((reported, _),) = machine.engine.check(machine.history, latest)
         assert reported.channels == expected
     first.engine.close()

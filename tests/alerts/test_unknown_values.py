@@ -26,6 +26,7 @@ from gpumon.model.snapshot import Reserved, Unknown
 from gpumon.model.thresholds import Thresholds
 from tests.alerts.machine import Machine, alert
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.known import known
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,17 +105,7 @@ def over_two_gpus(first: int, second: int) -> GpuProcess:
 
 
 class Course(NamedTuple):
-    """How a state is seen.
-
-    Attributes:
-        kind: The state.
-        there: The GPU and its processes in this state, at each sample.
-        gone: The same without it.
-        begins: Seconds in which it begins, at most.
-        ends: Seconds in which it has ended, at most.
-        before: Seconds without it, before.
-        blanks: Only these values are made unknown, of a course that takes long; all by default.
-    """
+    """How a state is seen: snapshots with and without it, and the seconds that each part takes."""
 
     kind: Kind
     there: Callable[[int], Snapshot]
@@ -122,7 +113,7 @@ class Course(NamedTuple):
     begins: float = 60.0
     ends: float = LONG
     before: float = 20.0
-    blanks: tuple[str, ...] = ()
+    blanks: tuple[str, ...] = ()  # Only these are made unknown of a course that takes long.
 
 
 def seen(*processes: GpuProcess, **changes: Any) -> Callable[[int], Snapshot]:
@@ -187,9 +178,7 @@ COURSES = [
     Course(Kind.BUSY_UNLISTED, nobody(utilization_gpu=60), nobody()),
     Course(Kind.BUSY_UNLISTED, nobody(utilization_gpu=60), nobody(display_active=True)),
     Course(
-        Kind.IDLE_IN_JOB,
-        seen(over_two_gpus(0, 60), utilization_gpu=0),
-        seen(over_two_gpus(60, 60)),
+        Kind.IDLE_IN_JOB, seen(over_two_gpus(0, 60), utilization_gpu=0), seen(over_two_gpus(60, 60))
     ),
     Course(Kind.IDLE, seen(busy(sm=0), utilization_gpu=0), seen()),
     Course(Kind.SLOW_LINK, seen(pcie_generation=1), seen()),
@@ -242,8 +231,7 @@ def blank_process(one: GpuProcess, name: str) -> GpuProcess:
     if name == "load":
         return replace(one, load=ServerLoad(problem="no answer within 1s"))
     if name.startswith("load."):
-        assert one.load is not None
-        return replace(one, load=replace(one.load, **{name.removeprefix("load."): None}))
+        return replace(one, load=replace(known(one.load), **{name.removeprefix("load."): None}))
     if name in {"sm", "memory_used"}:
         return replace(one, uses=tuple(replace(use, **{name: None}) for use in one.uses))
     return replace(one, **{name: None})

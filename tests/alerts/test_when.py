@@ -77,16 +77,15 @@ def test_states_filters_xids_and_ends_are_told_apart(
         ("hot or lost", "or is not possible: make two alerts"),
         ("hot age>2h", 'no term "age"'),
         ("user:me not", "not what? such as not user:ann"),
-        ("hot!user:ann", '"hot!user:ann" is not possible: write a space before !'),
-        ("xid!gpu:1", '"xid!gpu:1" is not possible: write a space before !'),
-        ("ends!user:ann", '"ends!user:ann" is not possible: write a space before !'),
-        ("free!gpu:0", '"free!gpu:0" is not possible: write a space before !'),
-        ("free!process:x", '"free!process:x" is not possible: write a space before !'),
+        *(
+            (text, f'"{text.split()[-1]}" is not possible: write a space before !')
+            for text in (
+                *("hot!user:ann", "xid!gpu:1", "ends!user:ann", "free!gpu:0", "free!process:x"),
+                *("memory errors!user:ann", "hot gpu:0 and!user:ann"),
+                *("xid critical!gpu:1", "idle!user:ann", "accident oom!gpu:1"),
+            )
+        ),
         ('not!hot"a"', '"not!hot"a" is not possible: write a space before !'),
-        ("memory errors!user:ann", '"errors!user:ann" is not possible: write a space before !'),
-        ("hot gpu:0 and!user:ann", '"and!user:ann" is not possible: write a space before !'),
-        ("xid critical!gpu:1", '"critical!gpu:1" is not possible: write a space before !'),
-        ("idle!user:ann", '"idle!user:ann" is not possible: write a space before !'),
         ("mem!>1G", '"mem!>1G" is not possible: write "!mem>1G"'),
         ("hot Temp!:>=80", '"Temp!:>=80" is not possible: write "!Temp:>=80"'),
         ("idle!>2h", '"idle!>2h" is not possible: write "!idle>2h"'),
@@ -98,12 +97,8 @@ def test_states_filters_xids_and_ends_are_told_apart(
         ('user:"ann', "the quote is still open"),
         ("ends", "ends what? Write ends 12345 or ends user:me"),
         ("ends train", 'ends what? "train" is neither a process number nor a filter'),
-        (
-            "accident crash",
-            'no accident "crash": write accident alone, or with timeout, reset',
-        ),
+        ("accident crash", 'no accident "crash": write accident alone, or with timeout, reset'),
         ("accident rest", "did you mean reset?"),
-        ("accident oom!gpu:1", '"oom!gpu:1" is not possible: write a space before !'),
         ("xid crit", 'no XID "crit": did you mean critical? Write numbers such as xid 79,48'),
     ],
 )

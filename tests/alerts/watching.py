@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, NamedTuple
 
+from tests.command import GPUMON, write_config
 from tests.exporter.exporting import wait_until
 from tests.screen import PATIENCE
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
     from tests.driver import Driver
 
-WATCH = [sys.executable, "-m", "gpumon", "watch", "-n", "0.1"]
+WATCH = [*GPUMON, "watch", "-n", "0.1"]
 _ASKED = "nvmlDeviceGetUtilizationRates"
 HOOK = """\
 import json, os, sys
@@ -31,11 +33,7 @@ with open(sys.argv[1], "a") as file:
 
 
 class Watch:
-    """A ``gpumon watch`` that runs.
-
-    Attributes:
-        process: The program.
-    """
+    """A ``gpumon watch`` that runs."""
 
     def __init__(self, process: subprocess.Popen[bytes], stdout: Path, stderr: Path) -> None:
         self.process = process
@@ -45,16 +43,13 @@ class Watch:
 
     @property
     def lines(self) -> list[str]:
-        """The lines on standard output."""
         return self._stdout.read_text(encoding="utf-8").splitlines()
 
     @property
     def stderr(self) -> str:
-        """Standard error."""
         return self._stderr.read_text(encoding="utf-8")
 
     def wait_stderr(self, text: str) -> None:
-        """Wait for a text on standard error."""
 
         def is_printed() -> bool:
             found = text in self.stderr
@@ -75,21 +70,18 @@ class Watch:
         assert seen == sorted(titles)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Make it end; its status."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
 
 
 @contextmanager
-def watching(
-    *arguments: str, env: Mapping[str, str], folder: Path, name: str = "watch"
-) -> Iterator[Watch]:
-    """Run ``gpumon watch``; it is killed at the end of the block."""
+def watching(driver: Driver, folder: Path, name: str = "watch") -> Iterator[Watch]:
+    """Run ``gpumon watch`` in the block, which begins after some samples unless NVML fails."""
     stdout, stderr = folder / f"{name}.out", folder / f"{name}.err"
     with stdout.open("wb") as out, stderr.open("wb") as err:
         process = subprocess.Popen(
-            [*WATCH, *arguments],
-            env={**env, "XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)},
+            WATCH,
+            env={**driver.env(), "XDG_STATE_HOME": str(folder), "XDG_CONFIG_HOME": str(folder)},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
@@ -111,13 +103,11 @@ def write_alerts(folder: Path, *tables: Mapping[str, object]) -> None:
     """Write the configuration with these alerts."""
     from gpumon.config.toml_text import toml
 
-    path = folder / "gpumon" / "config.toml"
-    path.parent.mkdir(exist_ok=True)
-    text = "\n".join(
-        "[[alerts]]\n" + "\n".join(f"{key} = {toml(value)}" for key, value in table.items())
+    lines = (
+        ["[[alerts]]", *(f"{key} = {toml(value)}" for key, value in table.items())]
         for table in tables
     )
-    path.write_text(text, encoding="utf-8")
+    write_config(folder, "\n".join(itertools.chain(*lines)))
 
 
 class Hook:
@@ -131,7 +121,6 @@ class Hook:
 
     @property
     def notices(self) -> list[dict[str, object]]:
-        """What it got."""
         if not self._file.exists():
             return []
         return [json.loads(line) for line in self._file.read_text().splitlines()]

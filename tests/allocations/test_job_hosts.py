@@ -16,6 +16,7 @@ from gpumon.allocations.programs import Printed
 from gpumon.allocations.slurm_output import jobs_of_json, jobs_of_text
 from gpumon.text.formatting import printable
 from tests.allocations.outputs import SLURM, TOO_LONG, text
+from tests.command import write_program
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -29,9 +30,7 @@ MANY = b'{"jobs":[' + b"[" * 100_000
 @pytest.fixture(autouse=True)
 def _program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with ``scontrol``, which nobody runs."""
-    program = tmp_path / "scontrol"
-    program.write_text("#!/bin/false\n")
-    program.chmod(0o755)
+    write_program(tmp_path / "scontrol", "#!/bin/false\n")
     monkeypatch.setenv("PATH", str(tmp_path))
 
 
@@ -48,11 +47,10 @@ class Slurm:
         return self._answers["--json" in arguments]
 
 
-def changed(changes: Mapping[str, object], number: int = 1) -> Printed:
+def changed(changes: Mapping[str, object]) -> Printed:
+    """The answer in which job 1 is changed."""
     answer = json.loads(WHOLE)
-    for job in answer["jobs"]:
-        if job["job_id"] == number:
-            job.update(changes)
+    next(job for job in answer["jobs"] if job["job_id"] == 1).update(changes)
     return Printed(json.dumps(answer).encode())
 
 
@@ -136,9 +134,7 @@ def test_what_slurm_does_not_say_is_said_in_a_sentence(answer: Printed | None, s
     assert said in fails("1", Slurm(NO_JSON, answer))
 
 
-def test_an_answer_that_takes_all_the_time_is_not_asked_for_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_answer_that_takes_all_the_time_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_hosts, "PATIENCE", 0.05)
     slurm = Slurm(NO_JSON, Printed(text("24.05", "1").encode()))
 

@@ -17,6 +17,7 @@ from gpumon.model.allocations import Allocation
 from tests import fork_server
 from tests.build import gpu, snapshot
 from tests.clock import HandClock
+from tests.command import write_program
 from tests.driver import Driver, h100
 from tests.known import known
 from tests.screen import PATIENCE
@@ -130,39 +131,35 @@ def test_a_number_is_a_gpu_only_where_all_orders_are_the_same(cluster: Cluster) 
 
 
 @pytest.mark.parametrize(
-    ("changes", "name"),
+    ("changes", "values"),
     [
-        ({"JOBINDEX": "4"}, "321[4]"),
-        ({"JOBINDEX": "x"}, "321"),
-        ({"JOBID": 321, "JOBINDEX": 0}, "321"),
-        ({"JOBID": "\x1b[31m"}, None),
-        ({"JOBID": None}, None),
-    ],
-)
-def test_a_job_has_the_name_that_lsf_writes(changes: dict[str, object], name: str | None) -> None:
-    (job,) = read(**changes)
-    assert job.name == name
-
-
-@pytest.mark.parametrize(
-    ("gpus", "numbers", "is_share"),
-    [
-        (f"{HOST}:0", {0}, False),
-        (f"{HOST}:0:3/3,0:3/3", {0}, True),
-        (f"a:1;{HOST}.b.c:5,7", {5, 7}, False),
+        ({"JOBINDEX": "4"}, {"name": "321[4]"}),
+        ({"JOBINDEX": "x"}, {"name": "321"}),
+        ({"JOBID": 321, "JOBINDEX": 0}, {"name": "321"}),
+        ({"JOBID": "\x1b[31m"}, {"name": None}),
+        ({"JOBID": None}, {"name": None}),
+        ({"GPU_ALLOC": f"{HOST}:0"}, {"gpus": {0}, "is_share": False}),
+        ({"GPU_ALLOC": f"{HOST}:0:3/3,0:3/3"}, {"gpus": {0}, "is_share": True}),
+        ({"GPU_ALLOC": f"a:1;{HOST}.b.c:5,7"}, {"gpus": {5, 7}, "is_share": False}),
         # The job is here, so that it may have any.
-        ("other:0", None, False),
-        (f"{HOST}:", None, False),
-        (f"{HOST}:0,x", None, False),
-        (f"{HOST}:{'9' * 99}", None, False),
-        ("\x1b", None, False),
-        (None, None, False),
-        (["0"], None, False),
+        *(
+            ({"GPU_ALLOC": gpus}, {"gpus": None, "is_share": False})
+            for gpus in ("other:0", f"{HOST}:", f"{HOST}:0,x", f"{HOST}:{'9' * 99}", "\x1b", None)
+        ),
+        ({"GPU_ALLOC": ["0"]}, {"gpus": None, "is_share": False}),
+        # A time has its year, and an estimate is no limit.
+        *(
+            ({"START_TIME": text, "FINISH_TIME": text}, {"since": None, "until": None})
+            for text in ("", "-", None, 5, "Apr 12 18:10", "Apr 31 18:10:55 2026")
+        ),
+        ({"START_TIME": "Foo 1 00:00:00 2026"}, {"since": None}),
+        ({"FINISH_TIME": "Apr 12 22:27:01 2026 E"}, {"until": None}),
     ],
+    ids=lambda value: repr(value)[:60],
 )
-def test_gpus_are_known_or_not(gpus: object, numbers: set[int] | None, is_share: bool) -> None:
-    (job,) = read(GPU_ALLOC=gpus)
-    assert (job.gpus, job.is_share) == (numbers, is_share)
+def test_a_value_is_known_or_not(changes: dict[str, object], values: dict[str, object]) -> None:
+    (job,) = read(**changes)
+    assert {name: getattr(job, name) for name in values} == values
 
 
 @pytest.mark.parametrize(
@@ -176,17 +173,6 @@ def test_a_job_without_gpus_or_that_does_not_run_holds_none(changes: dict[str, o
 @pytest.mark.parametrize("state", ["USUSP", "UNKWN", "new", None, [], {}])
 def test_a_job_in_any_other_state_holds_its_gpus(state: object) -> None:
     assert len(read(STAT=state)) == 1
-
-
-@pytest.mark.parametrize(
-    "text", ["", "-", None, 5, "Apr 12 18:10", "Apr 31 18:10:55 2026", "Foo 1 00:00:00 2026"]
-)
-def test_a_time_without_its_year_is_not_known(text: object) -> None:
-    (job,) = read(START_TIME=text, FINISH_TIME=text)
-    assert (job.since, job.until) == (None, None)
-    # An estimate is no limit.
-    (job,) = read(FINISH_TIME="Apr 12 22:27:01 2026 E")
-    assert job.until is None
 
 
 @pytest.mark.parametrize(
@@ -221,9 +207,7 @@ def test_select_asks_the_program_and_stays_within_the_job(
         record(JOBID="400", JOBINDEX="2", GPU_ALLOC=f"{HOST}:2"),
     ]
     answer.write_bytes(printed(*alloc).output)
-    program = tmp_path / "bjobs"
-    program.write_text(f'#!/bin/sh\n[ "$#" = 7 ] && cat {answer}\n')
-    program.chmod(0o755)
+    write_program(tmp_path / "bjobs", f'#!/bin/sh\n[ "$#" = 7 ] && cat {answer}\n')
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setenv("GPUMON_LOCK_DIR", str(tmp_path / "locks"))
     found = known(local_allocations())

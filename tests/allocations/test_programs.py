@@ -13,6 +13,7 @@ from gpumon.allocations.slurm import scontrol
 from gpumon.model.allocations import Allocation
 from tests.build import gpu, snapshot
 from tests.clock import HandClock
+from tests.command import write_program
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,8 +29,7 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(program: Path, script: str) -> None:
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
+    write_program(program, f"#!/bin/sh\n{script}\n")
 
 
 def test_what_it_prints_is_returned_with_its_exit_status(program: Path) -> None:
@@ -63,18 +63,15 @@ def test_one_that_prints_without_end_is_killed_early(program: Path) -> None:
     assert time.monotonic() - began < 10
 
 
-def test_one_that_cannot_be_started_prints_nothing(
+def test_one_that_does_not_start_prints_nothing(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(program.parent))
-    program.write_text("#!/no/such/program\n")
-    program.chmod(0o755)
+    write_program(program, "#!/no/such/program\n")
     assert printed_by(("scontrol",), 5.0) is None
 
 
-def test_where_there_is_none_nothing_is_asked(
-    program: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_scheduler_none_is_asked(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(program.parent))
     assert local_allocations() is None
     write(program, "exit 1")

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import slurm
+from tests.command import GPUMON, run_program, write_program
 from tests.driver import Driver, Owner, h100
 from tests.known import known
-from tests.screen import PATIENCE, Screen
+from tests.screen import Screen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,6 @@ pytestmark = [
     pytest.mark.skipif(bool(slurm.MISSING), reason=f"{', '.join(slurm.MISSING)} not installed"),
     pytest.mark.slow,
 ]
-GPUMON = [sys.executable, "-m", "gpumon"]
 
 
 @pytest.fixture(scope="module")
@@ -50,15 +50,7 @@ def driver(
 
 
 def told(driver: Driver, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*GPUMON, *arguments],
-        env={**driver.env(), **variables},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    return run_program([*GPUMON, *arguments], {**driver.env(), **variables})
 
 
 def allocations(driver: Driver) -> list[dict[str, Any]]:
@@ -110,9 +102,7 @@ def test_a_gpu_of_a_job_is_never_free_and_is_free_again_soon_after_its_end(
         assert time.monotonic() - ended < 30
 
 
-def test_who_only_has_an_allocation_is_in_the_lists_of_users_and_jobs(
-    cluster: SlurmCluster, driver: Driver
-) -> None:
+def test_who_only_has_an_allocation_is_in_the_lists(cluster: SlurmCluster, driver: Driver) -> None:
     job = cluster.submit("--gres=gpu:2", "-t", "2:00:00")
     user = cluster.call("id", "-un").strip()
     with dashboard(driver) as screen:
@@ -137,9 +127,7 @@ def test_who_only_has_an_allocation_is_in_the_lists_of_users_and_jobs(
         screen.wait_for("no process is on a GPU")
 
 
-def test_select_in_a_job_stays_within_it_and_leaves_those_of_others(
-    cluster: SlurmCluster, driver: Driver
-) -> None:
+def test_select_in_a_job_stays_within_it(cluster: SlurmCluster, driver: Driver) -> None:
     first = cluster.submit("--gres=gpu:2", "-J", "x UserId=root(0)")
     second = cluster.submit("--gres=gpu:1")
     inside = told(driver, "select", "--format", "index", SLURM_JOB_ID=second)
@@ -176,9 +164,7 @@ def test_an_array_has_its_own_name(cluster: SlurmCluster, driver: Driver) -> Non
     assert known["job"] == f"{job}_3"
 
 
-def test_a_log_has_the_job_of_each_gpu(
-    cluster: SlurmCluster, driver: Driver, tmp_path: Path
-) -> None:
+def test_a_log_has_each_gpus_job(cluster: SlurmCluster, driver: Driver, tmp_path: Path) -> None:
     job = cluster.submit("--gres=gpu:1")
     path = tmp_path / "run.csv"
     assert told(driver, "log", str(path), "-n", "0.5", "--for", "5s").returncode == 0
@@ -226,9 +212,7 @@ def test_a_task_of_an_array_is_ended_as_a_whole_whatever_a_filter_hides(
     cluster.cancel(job)
 
 
-def test_the_order_of_the_files_decides_which_gpu_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_order_of_files_decides_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUMON_LOCK_DIR", str(tmp_path / "locks"))
     with slurm.slurm(order=(2, 0, 3, 1)) as other, Driver([h100() for _ in range(4)]) as driver:
         slurm.use(other, monkeypatch)
@@ -239,7 +223,7 @@ def test_the_order_of_the_files_decides_which_gpu_it_is(
         assert known["devices"] == [driver.cards[2].uuid]
 
 
-def test_without_its_controller_nothing_is_called_free(
+def test_without_a_controller_nothing_is_free(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GPUMON_LOCK_DIR", str(tmp_path / "locks"))
@@ -259,13 +243,11 @@ def test_a_job_in_the_list_of_hosts_stands_for_its_nodes(
     cluster: SlurmCluster, driver: Driver, tmp_path: Path
 ) -> None:
     # A client that runs the command here, whatever the host, with this gpumon.
-    client, program = tmp_path / "ssh", tmp_path / "gpumon"
-    client.write_text(
-        f'#!/bin/sh\nPATH="{tmp_path}:$PATH"\nfor last; do :; done\nexec sh -c "$last"\n'
+    client = write_program(
+        tmp_path / "ssh",
+        f'#!/bin/sh\nPATH="{tmp_path}:$PATH"\nfor last; do :; done\nexec sh -c "$last"\n',
     )
-    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m gpumon "$@"\n')
-    for script in (client, program):
-        script.chmod(0o755)
+    write_program(tmp_path / "gpumon", f'#!/bin/sh\nexec {sys.executable} -m gpumon "$@"\n')
     options = ("--ssh", str(client), "--format", "json")
 
     def on(hosts: str) -> subprocess.CompletedProcess[str]:
@@ -278,8 +260,15 @@ def test_a_job_in_the_list_of_hosts_stands_for_its_nodes(
         assert found[0]["status"] == "live", found[0]["sentence"]
         # Of its four GPUs only that of the job.
         assert [gpu["index"] for gpu in found[0]["snapshot"]["gpus"]] == [0]
+        assert [each["job"] for each in found[0]["snapshot"]["allocations"]] == [f"{job}_3"]
     both = json.loads(on(f"slurm:{job},{slurm.NODE}").stdout)["hosts"]
     assert [len(host["snapshot"]["gpus"]) for host in both] == [4]
+    log = ("log", str(tmp_path / "job.csv"), "--hosts", f"slurm:{job}", "--ssh", str(client))
+    logged = told(driver, *log, "-n", "0.2", "--for", "1s")
+    assert logged.returncode == 0, logged.stderr
+    with (tmp_path / "job.csv").open() as file:
+        rows = {(row["hostname"], row["index"]) for row in csv.DictReader(file)}
+    assert rows == {(slurm.NODE, "0")}
     cluster.cancel(job)
     waiting = cluster.submit("--begin=now+1hour", starts=False)
     assert f"Slurm job {waiting} has not started yet" in on(f"slurm:{waiting}").stderr
@@ -291,9 +280,7 @@ def test_a_job_in_the_list_of_hosts_stands_for_its_nodes(
 
 
 @pytest.mark.root
-def test_select_refuses_the_gpus_of_another_users_job(
-    cluster: SlurmCluster, driver: Driver
-) -> None:
+def test_select_refuses_gpus_of_another_users_job(cluster: SlurmCluster, driver: Driver) -> None:
     assert os.geteuid() == 0
     job = cluster.submit("--uid=nobody", "--gres=gpu:3", "-t", "2:00:00", "-D", "/tmp")
     one, two = (told(driver, "select", "-n", number) for number in ("1", "2"))

@@ -17,6 +17,7 @@ from gpumon.model.allocations import Allocation
 from gpumon.model.processes import Workload
 from tests.build import gpu, process, snapshot
 from tests.clock import HandClock
+from tests.known import known
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +100,6 @@ class Machine:
         return NO_SUCH_JOB if told is None else Printed(told)
 
     def look(self, seconds: float = 6.0, seen: Snapshot = FOUR) -> tuple[Allocation, ...]:
-        """What is known after some seconds."""
         self.clock.now += seconds
         return Allocations({"slurm": lambda: self.slurm}, self.clock).settle(seen, 5.0)
 
@@ -126,9 +126,7 @@ def test_a_job_is_asked_once_and_again_every_two_minutes(machine: Machine) -> No
     (found,) = machine.look()
     assert (found.job, found.user, found.unplaced) == ("88123", "ann", 0)
     assert found.devices == (FOUR.gpus[0].uuid, FOUR.gpus[3].uuid)
-    assert found.until is not None
-    assert found.since is not None
-    assert found.until - found.since == 86400
+    assert known(found.until) - known(found.since) == 86400
     # The first is in JSON, which an old version does not know.
     assert len(machine.questions()) == 2
     for _ in range(18):
@@ -169,9 +167,7 @@ def test_between_two_steps_a_job_keeps_its_gpus(machine: Machine) -> None:
     assert machine.look(16.0) == ()
 
 
-def test_what_a_private_job_has_is_what_the_node_has_in_use_beside_the_others(
-    machine: Machine,
-) -> None:
+def test_what_a_private_job_has_is_what_the_node_uses_beside_the_others(machine: Machine) -> None:
     machine.begin("7", "gpu:1(IDX:1)")
     machine.begin("8")
     machine.in_use = "gpu:h100:3(IDX:0-1,3)"

@@ -12,9 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
-needs_openssl = pytest.mark.skipif(
-    shutil.which("openssl") is None, reason="openssl is not installed"
-)
+_MISSING = "openssl is not installed"
+needs_openssl = pytest.mark.skipif(shutil.which("openssl") is None, reason=_MISSING)
 
 
 class Authority:
@@ -30,7 +29,6 @@ class Authority:
         )
 
     def make(self, name: str, subject_names: str = "IP:127.0.0.1") -> None:
-        """Make ``name.pem`` and ``name.key``."""
         self._run(
             *("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
             *("-keyout", f"{name}.key", "-out", f"{name}.csr", "-subj", f"/CN={name}"),
@@ -57,6 +55,8 @@ class Authority:
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     """An authority, a certificate of a server, and some of clients."""
+    if shutil.which("openssl") is None:
+        pytest.skip(_MISSING)
     made = Authority(tmp_path_factory.mktemp("tls"))
     made.make("server")
     made.make("prometheus", "DNS:prometheus.example,IP:10.0.0.1")

@@ -7,7 +7,6 @@ import http.client
 import re
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import contextmanager
@@ -16,13 +15,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.command import GPUMON, run_program
+from tests.known import known
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Iterator, Mapping
 
-EXPORTER = [sys.executable, "-m", "gpumon", "exporter"]
+EXPORTER = [*GPUMON, "exporter"]
 
 
 class Answer(NamedTuple):
@@ -34,12 +35,7 @@ class Answer(NamedTuple):
 
 
 class Exporter:
-    """A ``gpumon exporter`` that runs.
-
-    Attributes:
-        process: The program.
-        port: Where it listens on 127.0.0.1.
-    """
+    """A ``gpumon exporter`` that runs, on a port of 127.0.0.1."""
 
     def __init__(self, process: subprocess.Popen[bytes], stderr: Path) -> None:
         self.process = process
@@ -48,11 +44,9 @@ class Exporter:
 
     @property
     def said(self) -> str:
-        """All it has said so far."""
         return self._stderr.read_text(encoding="utf-8")
 
     def wait_said(self, pattern: str) -> re.Match[str]:
-        """Wait until it has said something."""
 
         def says() -> bool:
             found = re.search(pattern, self.said) is not None
@@ -60,9 +54,7 @@ class Exporter:
             return found
 
         wait_until(says, f"{pattern!r} in what it says")
-        match = re.search(pattern, self.said)
-        assert match is not None
-        return match
+        return known(re.search(pattern, self.said))
 
     def get(
         self,
@@ -92,7 +84,6 @@ class Exporter:
             connection.close()
 
     def scrape(self) -> Scrape:
-        """The metrics now."""
         answer = self.get()
         assert answer.status == 200
         return Scrape(answer.body.decode())
@@ -109,7 +100,6 @@ class Exporter:
         return found[-1]
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
-        """Tell it to end; returns its status."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
 
@@ -141,7 +131,6 @@ class Scrape:
 
     @property
     def up(self) -> float | None:
-        """``gpumon_driver_up``."""
         return next(iter(self.values("gpumon_driver_up", "Hostname").values()), None)
 
 
@@ -168,23 +157,10 @@ def exporting(*arguments: str | Path, env: Mapping[str, str] | None = None) -> I
 
 
 def run_exporter(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run a ``gpumon exporter`` that ends by itself."""
-    return subprocess.run(
-        [*EXPORTER, *map(str, arguments)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    return run_program([*EXPORTER, *map(str, arguments)])
 
 
 def wait_until(holds: Callable[[], object], what: str, pause: float = 0.02) -> None:
-    """Wait for a condition.
-
-    Raises:
-        AssertionError: It did not come.
-    """
     deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, f"waiting for {what}"

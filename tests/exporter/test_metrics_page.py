@@ -22,6 +22,7 @@ from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot, Trouble
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.exporter.exporting import Scrape, exporting, wait_until
 from tests.exporter.page import PAGE, with_states
+from tests.known import known
 
 NOON = 1_763_700_000.0
 
@@ -62,16 +63,8 @@ def test_the_state_of_each_gpu_is_in_the_words_of_the_screen() -> None:
     source = DemoSource()
     source.open()
     states = rendered(source.sample()).labels("gpumon_gpu_state", "state")
-    assert states == {
-        "0": "busy",
-        "1": "busy",
-        "2": "hot",
-        "3": "idle",
-        "4": "free",
-        "5": "allocated",
-        "6": "lost",
-        "7": "unattributed",
-    }
+    words = ("busy", "busy", "hot", "idle", "free", "allocated", "lost", "unattributed")
+    assert states == {str(index): word for index, word in enumerate(words)}
 
 
 def test_the_document_has_every_state() -> None:
@@ -155,9 +148,7 @@ def test_where_all_calls_hang_the_driver_is_down_and_old_values_go() -> None:
     scrape = rendered(of(a_gpu(), processes=(process(1, "ann"),)), of(*silent, lost, time=NOON + 4))
     assert scrape.up == 0
     assert scrape.values("DCGM_FI_DEV_GPU_UTIL"), "four seconds ago is not old"
-    scrape = rendered(
-        of(*silent, lost, time=NOON + 60, processes=(process(1, "ann"),)),
-    )
+    scrape = rendered(of(*silent, lost, time=NOON + 60, processes=(process(1, "ann"),)))
     assert scrape.up == 0
     assert not scrape.values("DCGM_FI_DEV_GPU_UTIL")
     assert not scrape.values("gpumon_user_gpu_memory_bytes", "user")
@@ -206,18 +197,11 @@ def test_of_a_crowd_those_with_the_most_memory_have_names_and_the_others_are_sum
     assert "u066" in held
 
 
-def test_a_user_keeps_the_name_though_others_take_more() -> None:
+@pytest.mark.parametrize("seconds", [5, 2 * NAME_SECONDS], ids=["at once", "after a suspend"])
+def test_a_user_keeps_the_name_though_others_take_more(seconds: float) -> None:
     limit = LabelLimits()
     before = names(limit.apply(crowd(MOST_NAMES)))
-    richer = crowd(MOST_NAMES + 9, time=NOON + 5)
-    assert names(limit.apply(richer)) == {*before, "other"}
-
-
-def test_a_user_keeps_the_name_over_a_suspend() -> None:
-    limit = LabelLimits()
-    before = names(limit.apply(crowd(MOST_NAMES)))
-    richer = crowd(MOST_NAMES + 9, time=NOON + 2 * NAME_SECONDS)
-    assert names(limit.apply(richer)) == {*before, "other"}
+    assert names(limit.apply(crowd(MOST_NAMES + 9, time=NOON + seconds))) == {*before, "other"}
 
 
 def test_the_hour_begins_with_the_last_process() -> None:
@@ -229,21 +213,14 @@ def test_the_hour_begins_with_the_last_process() -> None:
 
 
 def test_unknown_users_and_jobs_take_nobodys_name() -> None:
-    limit = LabelLimits()
     known = crowd(MOST_NAMES)
+    unknown = (replace(each, user=None) for each in crowd(1, first=99).processes)
     jobs = [Allocation("slurm", str(n), "u000") for n in range(MOST_NAMES)]
-    seen = limit.apply(
-        replace(
-            known,
-            processes=(
-                *(replace(each, user=None) for each in crowd(1, first=99).processes),
-                *known.processes,
-            ),
-            allocations=(Allocation("slurm"), *jobs),
-        )
-    )
+    allocations = (Allocation("slurm"), *jobs)
+    processes = (*unknown, *known.processes)
+    seen = LabelLimits().apply(replace(known, processes=processes, allocations=allocations))
     assert names(seen) == {None, *names(known)}
-    assert seen.allocations == (Allocation("slurm"), *jobs)
+    assert seen.allocations == allocations
 
 
 def test_thousands_of_numbers_add_a_bounded_number_of_names_an_hour() -> None:
@@ -301,22 +278,17 @@ def test_thousands_of_models_add_a_bounded_number_of_names_an_hour() -> None:
     pages = MetricsPages("ada-07", 5.0)
     models: set[str] = set()
     for step in range(10):
-        servers = (
-            replace(
-                process(pid, "ann", memory=(pid + 1) * GIB),
-                place=Workload(server=InferenceServer("vllm", f"m{pid}", pid, 1)),
-            )
-            for pid in range(20 * step, 20 * step + 20)
-        )
-        pages.take(of(a_gpu(), time=NOON + step, processes=tuple(servers)))
-        held = [
-            sample
-            for sample in page_of(pages).samples
-            if sample.name == "gpumon_server_gpu_memory_bytes"
+        servers = [
+            replace(one, place=Workload(server=InferenceServer("vllm", f"m{one.id.pid}", 1, 1)))
+            for one in crowd(20, first=20 * step).processes
         ]
+        pages.take(of(a_gpu(), time=NOON + step, processes=tuple(servers)))
+        name = "gpumon_server_gpu_memory_bytes"
+        held = [sample for sample in page_of(pages).samples if sample.name == name]
         models |= {sample.labels["model"] for sample in held}
-        memory = sum((pid + 1) * GIB for pid in range(20 * step, 20 * step + 20))
-        assert sum(sample.value for sample in held) == memory
+        assert sum(sample.value for sample in held) == sum(
+            known(server.memory_used) for server in servers
+        )
     assert len(models) == MOST_NAMES + 1
     assert "other" in models
 
@@ -370,9 +342,7 @@ def test_a_driver_that_hangs_is_down_and_its_values_go() -> None:
         assert exporter.get("/-/healthy").status == 200
         driver.cards[0].release()
         driver.system.release()
-        exporter.wait_for(
-            lambda it: it.up == 1 and it.values("DCGM_FI_DEV_FB_USED"), "values again"
-        )
+        exporter.wait_for(lambda it: it.up and it.values("DCGM_FI_DEV_FB_USED"), "values again")
 
 
 @pytest.mark.slow
@@ -396,12 +366,8 @@ def test_promtool_objects_to_nothing_but_names_of_dcgm() -> None:
     source.open()
     pages = MetricsPages("ada-07", 5.0, with_jobs=True)
     pages.take(source.sample())
-    checked = subprocess.run(
-        ["promtool", "check", "metrics"],
-        input=pages.newest().text,
-        capture_output=True,
-        check=False,
-    )
+    command = ["promtool", "check", "metrics"]
+    checked = subprocess.run(command, input=pages.newest().text, capture_output=True, check=False)
     dcgms = ("label names should be written in 'snake_case'", 'should have "_total" suffix')
     told = checked.stderr.decode().splitlines()
     assert [line for line in told if not any(one in line for one in dcgms)][:5] == []

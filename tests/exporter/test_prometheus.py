@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -30,15 +29,15 @@ from gpumon.exporter.job_metrics import JOB_METRICS
 from gpumon.exporter.metrics_page import SAMPLE_TIME
 from gpumon.findings import FindingKind
 from gpumon.model.snapshot import GpuStatus
-from tests.exporter.certificates import Authority, authority, needs_openssl
+from tests.command import run_program
+from tests.exporter.certificates import Authority, authority
 from tests.exporter.exporting import exporting, wait_until
 from tests.exporter.test_web_config import OPEN_SESAME, TLS, write
-from tests.ports import free_place
+from tests.prometheus.server import PrometheusServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.ports import Workload
 
 pytestmark = pytest.mark.slow
 
@@ -56,9 +55,6 @@ EXPORTED = {
 }
 _METRIC = re.compile(r"\b(?:DCGM_FI|gpumon)_\w+")
 
-needs_prometheus = pytest.mark.skipif(
-    shutil.which("prometheus") is None, reason="prometheus is not installed"
-)
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="promtool is not installed"
 )
@@ -76,17 +72,17 @@ def board() -> Any:
 
 
 class Prometheus:
-    """A Prometheus that runs, and what it answers."""
+    """What a Prometheus answers that runs."""
 
-    def __init__(self, place: Workload) -> None:
-        self._place = place
+    def __init__(self, url: str) -> None:
+        self._url = url
 
     def query(self, expression: str) -> list[dict[str, Any]]:
         """The samples of an instant query; none while it does not answer."""
         asked = urllib.parse.urlencode({"query": expression})
-        url = f"http://{self._place}/api/v1/query?{asked}"
+        url = f"{self._url}/api/v1/query?{asked}"
         try:
-            with urllib.request.urlopen(url, timeout=60) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310 - it is HTTP
                 told = json.load(answer)
         except urllib.error.HTTPError as error:
             if error.code == 503:
@@ -99,7 +95,6 @@ class Prometheus:
         return samples
 
     def wait_for(self, expression: str) -> list[dict[str, Any]]:
-        """Wait until a query has samples."""
         wait_until(lambda: self.query(expression), expression, pause=0.2)
         return self.query(expression)
 
@@ -109,46 +104,24 @@ def prometheus(
     authority: Authority, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Prometheus]:
     """Prometheus with the rules of docs/fleet, which scrapes a demo over TLS with a password."""
-    folder = tmp_path_factory.mktemp("prometheus")
+    if shutil.which("prometheus") is None:
+        pytest.skip("prometheus is not installed")
     web = write(authority.folder, f"{TLS}basic_auth_users:\n  ann: {OPEN_SESAME}\n")
     with exporting("--demo", "--jobs", "-n", "0.5", "--web-config", web) as exporter:
-        scrape = {
-            "job_name": "gpumon",
-            "scrape_interval": "1s",
-            "scheme": "https",
-            "tls_config": {"ca_file": str(authority.folder / "ca.pem")},
-            "basic_auth": {"username": "ann", "password": "open sesame"},
-            "static_configs": [{"targets": [f"127.0.0.1:{exporter.port}"]}],
-        }
-        config = {
-            "global": {"evaluation_interval": "1s"},
-            "rule_files": [str(FLEET / "alerts.yml")],
-            "scrape_configs": [scrape],
-        }
-        # JSON is YAML.
-        folder.joinpath("prometheus.yml").write_text(json.dumps(config))
-        place = free_place()
-        with (
-            folder.joinpath("said").open("wb") as said,
-            subprocess.Popen(
-                [
-                    "prometheus",
-                    f"--config.file={folder}/prometheus.yml",
-                    f"--storage.tsdb.path={folder}/data",
-                    f"--web.listen-address={place}",
-                ],
-                stdout=said,
-                stderr=said,
-            ) as process,
-        ):
-            try:
-                yield Prometheus(place)
-            finally:
-                process.kill()
+        server = PrometheusServer(
+            tmp_path_factory.mktemp("prometheus"),
+            [(f"127.0.0.1:{exporter.port}", {"job": "gpumon"})],
+            rules=FLEET / "alerts.yml",
+            scheme="https",
+            tls_config={"ca_file": str(authority.folder / "ca.pem")},
+            basic_auth={"username": "ann", "password": "open sesame"},
+        )
+        try:
+            yield Prometheus(server.url)
+        finally:
+            server.close()
 
 
-@needs_prometheus
-@needs_openssl
 def test_prometheus_scrapes_it_over_tls_with_a_password(prometheus: Prometheus) -> None:
     states = prometheus.wait_for("gpumon_gpu_state")
     assert len({one["metric"]["UUID"] for one in states}) == 8
@@ -158,24 +131,18 @@ def test_prometheus_scrapes_it_over_tls_with_a_password(prometheus: Prometheus) 
     assert -1 < float(age["value"][1]) < 60
 
 
-@needs_prometheus
-@needs_openssl
 def test_the_labels_of_a_job_arrive_as_they_were_sent(prometheus: Prometheus) -> None:
     (pod,) = prometheus.wait_for('gpumon_job_gpu_memory_bytes{kind="pod"}')
     assert pod["metric"]["name"] == "embeddings-0"
     assert not any(label.startswith("exported_") for label in pod["metric"])
 
 
-@needs_prometheus
-@needs_openssl
 def test_prometheus_raises_the_alert_of_a_fault(prometheus: Prometheus) -> None:
     (alert,) = prometheus.wait_for('ALERTS{alertname="GpuXidCritical",alertstate="firing"}')
     assert alert["metric"]["xid"] == "79"
     assert alert["metric"]["severity"] == "critical"
 
 
-@needs_prometheus
-@needs_openssl
 def test_every_query_of_the_board_has_an_answer(prometheus: Prometheus, board: Any) -> None:
     prometheus.wait_for("gpumon_driver_up == 1")
     prometheus.wait_for("gpumon_gpu_xid_last_seen_timestamp_seconds")
@@ -230,9 +197,7 @@ def test_the_rules_name_only_metrics_that_are_exported() -> None:
 @needs_promtool
 def test_promtool_accepts_the_rules_and_their_tests() -> None:
     for arguments in (["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]):
-        done = subprocess.run(
-            ["promtool", *arguments], cwd=FLEET, capture_output=True, text=True, check=False
-        )
+        done = run_program(["promtool", *arguments], cwd=FLEET)
         assert done.returncode == 0, (done.stdout + done.stderr)[:2000]
         assert "SUCCESS" in done.stdout
 

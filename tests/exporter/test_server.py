@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -164,32 +164,23 @@ def quick() -> Iterator[MetricsServer]:
         yield started
 
 
-class serving:  # noqa: N801 - used as a function
+@contextmanager
+def serving(**seconds: float) -> Iterator[MetricsServer]:
     """A server with the page of the demo, in this process; see ``MetricsServer`` for its times."""
-
-    def __init__(self, **seconds: float) -> None:
-        self._seconds = seconds
-        source = DemoSource()
-        source.open()
-        pages = MetricsPages("ada-07", 5.0)
-        pages.take(source.sample())
-        self._pages = pages
-
-    def newest(self) -> Page:
-        return self._pages.newest()
-
-    def __enter__(self) -> MetricsServer:
-        self._server = MetricsServer(
-            listen("127.0.0.1", 0), self.newest, PageAccess(None, lambda _: None), **self._seconds
-        )
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))
-        self._thread.start()
-        return self._server
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join(PATIENCE)
+    source = DemoSource()
+    source.open()
+    pages = MetricsPages("ada-07", 5.0)
+    pages.take(source.sample())
+    access = PageAccess(None, lambda _: None)
+    server = MetricsServer(listen("127.0.0.1", 0), pages.newest, access, **seconds)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join(PATIENCE)
 
 
 def port_of(started: MetricsServer) -> int:
@@ -275,13 +266,9 @@ def test_a_full_server_can_be_ended() -> None:
 
 @pytest.mark.slow
 def test_closing_the_server_ends_its_connections() -> None:
-    with connected_to_a_server_that_ends() as client:
+    with ExitStack() as open_ones:
+        with serving() as started:
+            client = open_ones.enter_context(connected(port_of(started)))
+            client.sendall(b"GET ")
+            wait_until(lambda: started.connections, "the connection")
         assert all_of(client) == b""
-
-
-def connected_to_a_server_that_ends() -> socket.socket:
-    with serving() as started:
-        client = connected(port_of(started))
-        client.sendall(b"GET ")
-        wait_until(lambda: started.connections, "the connection")
-    return client

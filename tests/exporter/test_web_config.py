@@ -6,11 +6,10 @@ import base64
 import http.client
 import os
 import ssl
-import subprocess
 import sys
 import tempfile
 import textwrap
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import bcrypt
@@ -20,14 +19,18 @@ from hypothesis import strategies as st
 
 from gpumon.exporter.access import PageAccess, Rules
 from gpumon.exporter.web_config import WebConfigError, read_web_config
+from tests.command import run_program
 from tests.exporter.certificates import Authority, authority, needs_openssl
 from tests.exporter.exporting import exporting, run_exporter, wait_until
 from tests.exporter.test_server import all_of, connected
+from tests.known import known
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
+
+    from tests.exporter.exporting import Exporter
 
 __all__ = ["authority"]
 
@@ -48,6 +51,13 @@ def write(folder: Path, text: str) -> Path:
     return new.replace(folder / "web.yml")
 
 
+@contextmanager
+def guarded(folder: Path, text: str) -> Iterator[Exporter]:
+    """An exporter of the demo with this file."""
+    with exporting("--demo", "--web-config", write(folder, text)) as exporter:
+        yield exporter
+
+
 def no_answer() -> AbstractContextManager[object]:
     """The connection ends without a page."""
     return pytest.raises((http.client.HTTPException, OSError))
@@ -57,8 +67,9 @@ def no_answer() -> AbstractContextManager[object]:
 
 
 def test_only_the_right_password_of_a_known_user_opens_the_page(tmp_path: Path) -> None:
-    path = write(tmp_path, f"basic_auth_users:\n  ann: {OPEN_SESAME}\n  bo: {hash_of('x:y')}\n")
-    with exporting("--demo", "--web-config", path) as exporter:
+    with guarded(
+        tmp_path, f"basic_auth_users:\n  ann: {OPEN_SESAME}\n  bo: {hash_of('x:y')}\n"
+    ) as exporter:
         assert exporter.get(user="ann:open sesame").status == 200
         assert exporter.get(user="bo:x:y").status == 200
         for wrong in ("ann:", "ann:open", "bo:open sesame", "nobody:open sesame", "ann", ""):
@@ -82,8 +93,7 @@ def test_hashes_of_htpasswd_and_others_are_read(tmp_path: Path, prefix: bytes) -
 
 
 def test_a_long_password_is_right_up_to_what_bcrypt_reads(tmp_path: Path) -> None:
-    path = write(tmp_path, f"basic_auth_users:\n  ann: {hash_of('a' * 72)}\n")
-    with exporting("--demo", "--web-config", path) as exporter:
+    with guarded(tmp_path, f"basic_auth_users:\n  ann: {hash_of('a' * 72)}\n") as exporter:
         assert exporter.get(user=f"ann:{'a' * 100}").status == 200
         assert exporter.get(user=f"ann:{'a' * 71}").status == 401
 
@@ -106,8 +116,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bytes, bytes]]:
 def checker(tmp_path: Path) -> Callable[[bytes], bool]:
     """Whether a user and password open a page that ann may read."""
     access = PageAccess(str(write(tmp_path, ANN)), print)
-    rules = access.rules()
-    assert rules is not None
+    rules = known(access.rules())
     return lambda pair: access.is_password_right(rules, f"Basic {base64.b64encode(pair).decode()}")
 
 
@@ -142,8 +151,7 @@ def test_the_results_of_any_number_of_passwords_take_bounded_memory(
 
 
 def test_a_changed_file_holds_from_the_next_request_on(tmp_path: Path) -> None:
-    path = write(tmp_path, ANN)
-    with exporting("--demo", "--web-config", path) as exporter:
+    with guarded(tmp_path, ANN) as exporter:
         assert exporter.get(user="ann:open sesame").status == 200
         write(tmp_path, f"basic_auth_users:\n  bo: {OPEN_SESAME}\n")
         assert exporter.get(user="ann:open sesame").status == 401
@@ -154,15 +162,14 @@ def test_a_changed_file_holds_from_the_next_request_on(tmp_path: Path) -> None:
 
 
 def test_while_the_file_is_broken_nobody_gets_a_page(tmp_path: Path) -> None:
-    path = write(tmp_path, ANN)
-    with exporting("--demo", "--web-config", path) as exporter:
+    with guarded(tmp_path, ANN) as exporter:
         write(tmp_path, "basic_auth_users: [\n")
         for _ in range(3):
             with no_answer():
                 exporter.get(user="ann:open sesame")
         exporter.wait_said("web.yml: is not valid YAML in line .* Until then nobody can read")
         assert exporter.said.count("not valid YAML") == 1
-        path.unlink()
+        (tmp_path / "web.yml").unlink()
         with no_answer():
             exporter.get(user="ann:open sesame")
         write(tmp_path, ANN)
@@ -170,8 +177,7 @@ def test_while_the_file_is_broken_nobody_gets_a_page(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_empty_while_it_is_written_does_not_open_the_page(tmp_path: Path) -> None:
-    path = write(tmp_path, ANN)
-    with exporting("--demo", "--web-config", path) as exporter:
+    with guarded(tmp_path, ANN) as exporter:
         write(tmp_path, "")
         with no_answer():
             exporter.get()
@@ -184,10 +190,8 @@ def test_a_file_that_is_empty_while_it_is_written_does_not_open_the_page(tmp_pat
 # TLS
 
 
-@needs_openssl
 def test_with_tls_only_tls_is_spoken(authority: Authority) -> None:
-    path = write(authority.folder, TLS)
-    with exporting("--demo", "--web-config", path) as exporter:
+    with guarded(authority.folder, TLS) as exporter:
         assert exporter.wait_said("serving https://")
         trusting = authority.client()
         assert exporter.get("/-/healthy", tls=trusting).status == 200
@@ -200,13 +204,9 @@ def test_with_tls_only_tls_is_spoken(authority: Authority) -> None:
 
 
 @pytest.mark.slow
-@needs_openssl
-def test_a_client_that_does_not_finish_its_handshake_holds_nobody_up(
-    authority: Authority,
-) -> None:
-    path = write(authority.folder, TLS)
+def test_a_client_that_does_not_finish_its_handshake_holds_nobody_up(authority: Authority) -> None:
     with (
-        exporting("--demo", "--web-config", path) as exporter,
+        guarded(authority.folder, TLS) as exporter,
         connected(exporter.port) as silent,
         connected(exporter.port) as half,
     ):
@@ -220,7 +220,6 @@ CA_FILE = f"{VERIFY}  client_ca_file: ca.pem\n"
 
 
 @pytest.mark.slow
-@needs_openssl
 @pytest.mark.parametrize(
     "text", [CA_FILE, f"{VERIFY}  client_ca: |\n{{ca}}"], ids=["a file", "a text"]
 )
@@ -228,30 +227,23 @@ def test_who_has_no_certificate_of_the_authority_gets_nothing(
     authority: Authority, text: str
 ) -> None:
     ca = textwrap.indent(authority.folder.joinpath("ca.pem").read_text(), "    ")
-    path = write(authority.folder, text.format(ca=ca))
-    with exporting("--demo", "--web-config", path) as exporter:
+    with guarded(authority.folder, text.format(ca=ca)) as exporter:
         assert exporter.get(tls=authority.client("stranger")).status == 200
         with no_answer():
             exporter.get(tls=authority.client())
 
 
 @pytest.mark.slow
-@needs_openssl
 @pytest.mark.parametrize("allowed", ["prometheus.example", "10.0.0.1"])
-def test_only_certificates_with_an_allowed_name_get_a_page(
-    authority: Authority, allowed: str
-) -> None:
-    path = write(authority.folder, f"{CA_FILE}  client_allowed_sans: ['{allowed}']\n")
-    with exporting("--demo", "--web-config", path) as exporter:
+def test_only_certificates_of_allowed_names_get_a_page(authority: Authority, allowed: str) -> None:
+    with guarded(authority.folder, f"{CA_FILE}  client_allowed_sans: ['{allowed}']\n") as exporter:
         assert exporter.get(tls=authority.client("prometheus")).status == 200
         with no_answer():
             exporter.get(tls=authority.client("stranger"))
 
 
-@needs_openssl
 def test_a_client_with_a_version_that_is_too_old_gets_nothing(authority: Authority) -> None:
-    path = write(authority.folder, f"{TLS}  min_version: TLS13\n")
-    with exporting("--demo", "--web-config", path) as exporter:
+    with guarded(authority.folder, f"{TLS}  min_version: TLS13\n") as exporter:
         old = authority.client()
         old.maximum_version = ssl.TLSVersion.TLSv1_2
         with pytest.raises(OSError, match=r"(?i)alert|eof|reset"):
@@ -259,7 +251,6 @@ def test_a_client_with_a_version_that_is_too_old_gets_nothing(authority: Authori
         assert exporter.get(tls=authority.client()).status == 200
 
 
-@needs_openssl
 def test_versions_and_suites_are_those_of_the_file(authority: Authority) -> None:
     path = write(
         authority.folder,
@@ -267,16 +258,14 @@ def test_versions_and_suites_are_those_of_the_file(authority: Authority) -> None
         "  cipher_suites: [TLS_AES_128_GCM_SHA256, TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384]\n"
         "  prefer_server_cipher_suites: false\n",
     )
-    context = Rules(read_web_config(str(path))).context
-    assert context is not None
+    context = known(Rules(read_web_config(str(path))).context)
     assert not context.options & ssl.OP_CIPHER_SERVER_PREFERENCE
     with (
         exporting("--demo", "--web-config", path) as exporter,
         connected(exporter.port) as client,
         authority.client().wrap_socket(client, server_hostname="127.0.0.1") as secured,
     ):
-        chosen = secured.cipher()
-        assert chosen is not None
+        chosen = known(secured.cipher())
         assert (secured.version(), chosen[0]) == ("TLSv1.2", "ECDHE-ECDSA-AES256-GCM-SHA384")
 
 
@@ -284,8 +273,7 @@ def test_versions_and_suites_are_those_of_the_file(authority: Authority) -> None
 def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None:
     made = Authority(tmp_path)
     made.make("server")
-    path = write(tmp_path, TLS)
-    with exporting("--demo", "--web-config", path) as exporter:
+    with guarded(tmp_path, TLS) as exporter:
 
         def serial() -> object:
             with (
@@ -310,7 +298,7 @@ def test_a_renewed_certificate_is_used_without_a_restart(tmp_path: Path) -> None
 
 
 def test_headers_are_sent_and_the_rate_is_limited(tmp_path: Path) -> None:
-    path = write(
+    with guarded(
         tmp_path,
         """
         http_server_config:
@@ -322,8 +310,7 @@ def test_headers_are_sent_and_the_rate_is_limited(tmp_path: Path) -> None:
           interval: 1h0m30s
           burst: 3
         """,
-    )
-    with exporting("--demo", "--web-config", path) as exporter:
+    ) as exporter:
         answers = [exporter.get() for _ in range(5)]
         assert [answer.status for answer in answers] == [200, 200, 200, 429, 429]
         assert answers[0].headers["X-Frame-Options"] == "deny"
@@ -334,13 +321,9 @@ REFUSED = {
     "a: 1": "the file has an unknown key 'a'; keys are tls_server_config, http_server_config,",
     "basic_auth_user:": "the file has an unknown key 'basic_auth_user'; keys are",
     "'': &x {'': *x}": "the file has an unknown key ''",
-    "tls_server_config: {cert_file: c, key_file: k, client_ca_flie: }": (
-        "tls_server_config has an unknown key 'client_ca_flie'; keys are cert_file, key_file,"
-    ),
     "tls_server_config: {x: ''}": "tls_server_config has an unknown key 'x'",
     "tls_server_config: &x {y: *x}": "tls_server_config has an unknown key 'y'",
     "tls_server_config: ''": "tls_server_config is not a list of keys with values",
-    "tls_server_config: {cert_file: a, key_file: b, cipher_suites: ''}": "not a list of texts",
     "http_server_config: {headers: {X-Frame-Option: }}": "an unknown key 'X-Frame-Option'",
     "http_server_config: {headers: ''}": "headers is not a list of keys with values",
     "http_server_config: {http2: ''}": "http_server_config.http2 is not true or false",
@@ -351,9 +334,6 @@ REFUSED = {
     "basic_auth_users: ''": "basic_auth_users is not a list of keys with values",
     "basic_auth_users: {ann: }": "the password of 'ann' is not a bcrypt hash",
     "tls_server_config: {cert_file: }": "has no cert_file",
-    "tls_server_config: {cert_file: a, key_file: b, cipher_suites: [3]}": (
-        "tls_server_config.cipher_suites is not a list of texts"
-    ),
     "http_server_config: {http2: 3}": "http_server_config.http2 is not true or false",
     "http_server_config: {headers: {X-Frame-Options: 3}}": (
         "http_server_config.headers.X-Frame-Options is not a text: put it in quotes"
@@ -372,27 +352,6 @@ REFUSED = {
     "tls_server_config: {client_auth_type: NoClientCert}": "has no cert_file",
     "tls_server_config: {cert: a, key: b}": "use cert_file",
     "tls_server_config: {cert_file: a, key: secret-word}": "use key_file",
-    "tls_server_config: {cert_file: a, key_file: b, client_auth_type: RequestClientCert}": "cannot",
-    "tls_server_config: {cert_file: a, key_file: b, client_auth_type: RequireAnyClientCert}": (
-        "client_auth_type cannot be 'RequireAnyClientCert' here"
-    ),
-    "tls_server_config: {cert_file: a, key_file: b, client_ca_file: c}": "need each other",
-    "tls_server_config: {cert_file: a, key_file: b, client_auth_type: VerifyClientCertIfGiven}": (
-        "need each other"
-    ),
-    "tls_server_config: {cert_file: a, key_file: b, client_allowed_sans: [x]}": (
-        "client_allowed_sans needs client_auth_type: RequireAndVerifyClientCert"
-    ),
-    "tls_server_config: {cert_file: a, key_file: b, min_version: TLS9}": "min_version cannot be",
-    "tls_server_config: {cert_file: a, key_file: b, min_version: TLS13, max_version: TLS12}": (
-        "min_version is newer than max_version"
-    ),
-    "tls_server_config: {cert_file: a, key_file: b, cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]}": (
-        "unknown or insecure"
-    ),
-    "tls_server_config: {cert_file: a, key_file: b, cipher_suites: x}": "not a list of texts",
-    "tls_server_config: {cert_file: a, key_file: b, curve_preferences: [X25519]}": "cannot order",
-    "tls_server_config: {cert_file: a, key_file: b, prefer_server_cipher_suites: 3}": "true or",
     "tls_server_config: {cert_file: missing, key_file: b}": "No such file or directory",
     "tls_server_config: {cert_file: web.yml, key_file: web.yml}": "OpenSSL",
     "tls_server_config: {cert_file: pipe, key_file: web.yml}": "is not a regular file",
@@ -409,6 +368,32 @@ REFUSED = {
     "!!python/object/apply:os.system [true]": "is not valid YAML",
     "\x00": "is not valid YAML",
     "x" * 2_000_000: "larger than 1 MiB",
+}
+_TLS_REFUSED = {
+    "client_ca_flie: ": (
+        "tls_server_config has an unknown key 'client_ca_flie'; keys are cert_file, key_file,"
+    ),
+    "cipher_suites: ''": "not a list of texts",
+    "cipher_suites: [3]": "tls_server_config.cipher_suites is not a list of texts",
+    "client_auth_type: RequestClientCert": "cannot",
+    "client_auth_type: RequireAnyClientCert": (
+        "client_auth_type cannot be 'RequireAnyClientCert' here"
+    ),
+    "client_ca_file: c": "need each other",
+    "client_auth_type: VerifyClientCertIfGiven": "need each other",
+    "client_allowed_sans: [x]": (
+        "client_allowed_sans needs client_auth_type: RequireAndVerifyClientCert"
+    ),
+    "min_version: TLS9": "min_version cannot be",
+    "min_version: TLS13, max_version: TLS12": "min_version is newer than max_version",
+    "cipher_suites: [TLS_RSA_WITH_RC4_128_SHA]": "unknown or insecure",
+    "cipher_suites: x": "not a list of texts",
+    "curve_preferences: [X25519]": "cannot order",
+    "prefer_server_cipher_suites: 3": "true or",
+}
+REFUSED |= {
+    f"tls_server_config: {{cert_file: a, key_file: b, {setting}}}": said
+    for setting, said in _TLS_REFUSED.items()
 }
 
 
@@ -468,7 +453,7 @@ def test_any_bytes_are_a_configuration_or_are_refused(content: bytes) -> None:
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    subprocess.run(["mkfifo", tmp_path / "web.yml"], check=True)
+    os.mkfifo(tmp_path / "web.yml")
     with pytest.raises(WebConfigError, match="not a regular file"):
         read_web_config(str(tmp_path / "web.yml"))
 
@@ -491,12 +476,8 @@ sys.exit(main(sys.argv[1:]))
 
 def test_without_the_extra_the_sentence_names_it(tmp_path: Path) -> None:
     path = write(tmp_path, "")
-    done = subprocess.run(
-        [sys.executable, "-c", _WITHOUT, "exporter", "--demo", "--web-config", str(path)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-c", _WITHOUT, "exporter", "--demo", "--web-config", str(path)]
+    done = run_program(command)
     assert done.returncode == 2
     assert "install gpumon with the extra exporter" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -48,7 +48,6 @@ def environment(driver: Driver | None = None) -> dict[str, str]:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[Lab]:
-    """Hosts behind real sshds."""
     if fault():
         pytest.skip(fault())
     with Lab(tmp_path) as made:
@@ -57,10 +56,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
 
 @contextmanager
 def reading(
-    client: SshClient,
-    *hosts: str,
-    interval: float = 0.2,
-    commands: Mapping[str, str] | None = None,
+    client: SshClient, *hosts: str, interval: float = 0.2, commands: Mapping[str, str] | None = None
 ) -> Iterator[SshFleet]:
     """A fleet that is read until the end of the block."""
     fleet = SshFleet(hosts, interval, client._replace(commands=commands or {}))
@@ -72,7 +68,6 @@ def reading(
 
 
 def wait_until(condition: Callable[[], bool], what: Callable[[], object] = lambda: "") -> None:
-    """Wait for something that must come."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, what()
@@ -85,13 +80,16 @@ def wait_for(fleet: SshFleet, condition: Callable[[FleetSnapshot], bool]) -> Fle
     return fleet.latest()
 
 
+def wait_down(fleet: SshFleet, place: int = 0) -> HostState:
+    """Wait until a host is down, and return it."""
+    return wait_for(fleet, lambda now: now.hosts[place].status is HostStatus.DOWN).hosts[place]
+
+
 def state(fleet: SshFleet, name: str) -> HostState:
-    """One host."""
     return next(host for host in fleet.latest().hosts if host.name == name)
 
 
 def brief(hosts: Sequence[HostState]) -> list[tuple[str, str, str]]:
-    """What stands in a message of a test."""
     return [(host.name, host.status.value, host.sentence) for host in hosts]
 
 

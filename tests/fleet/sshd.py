@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from gpumon.fleet.ssh import SshClient
+from tests.known import known
 from tests.ports import free_place
 
 if TYPE_CHECKING:
@@ -47,7 +48,6 @@ def fault() -> str:
 
 
 def make_key(path: Path) -> None:
-    """Make a key without a passphrase."""
     path.unlink(missing_ok=True)
     subprocess.run(
         ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)],
@@ -87,10 +87,9 @@ class Sshd:
 
     def start(self) -> None:
         """Start it, and wait until it accepts connections."""
-        assert SSHD is not None
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [SSHD, "-D", "-e", "-f", str(self.folder / "sshd_config")],
+                [known(SSHD), "-D", "-e", "-f", str(self.folder / "sshd_config")],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -124,7 +123,6 @@ class Sshd:
         return found
 
     def stop(self) -> None:
-        """Kill it with all sessions and what they run."""
         if self._process is None:
             return
         below = self.sessions()
@@ -160,12 +158,10 @@ class Lab:
 
     @property
     def client(self) -> SshClient:
-        """A client that knows all hosts."""
         return SshClient(("ssh", "-F", str(self.config)))
 
     @property
     def ssh(self) -> str:
-        """The same client as a command for a shell."""
         return shlex.join(["ssh", "-F", str(self.config)])
 
     def host(
@@ -177,14 +173,9 @@ class Lab:
         running: bool = True,
         also: str = "",
     ) -> Sshd:
-        """A host that the client can reach.
+        """A host that the client can reach, by patterns of more names ``also``.
 
-        Args:
-            name: Its name.
-            environment: The environment of the commands there.
-            options: Lines of its ``sshd_config``.
-            running: Whether to start it.
-            also: Patterns of more names by which the client reaches it.
+        Commands there have this environment, and its ``sshd_config`` has these lines.
         """
         folder = self.folder / name
         folder.mkdir()
@@ -201,7 +192,6 @@ class Lab:
         return sshd
 
     def trust(self, name: str, sshd: Sshd) -> None:
-        """Let the client know the host key."""
         key = (sshd.folder / "host_key.pub").read_text()
         with (self.folder / "known_hosts").open("a") as known:
             known.write(f"{name} {key}")

@@ -15,13 +15,14 @@ import pytest
 from gpumon.fleet.fleet import HostStatus
 from gpumon.fleet.ssh import SshClient
 from gpumon.remote.client import RemoteHost
+from tests.command import write_program
 from tests.fleet.conftest import (
     STREAMER,
     all_live,
     children,
     environment,
     reading,
-    state,
+    wait_down,
     wait_for,
     wait_until,
 )
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from tests.fleet.sshd import Lab
 
 pytestmark = pytest.mark.slow
+
+
+STARTS = '#!/bin/sh\necho x >> "{folder}/started"\nexec sleep 3600\n'
+"""A client that says that it was started, and never answers."""
 
 
 def test_a_crash_of_gpumon_leaves_nothing_behind(lab: Lab) -> None:
@@ -93,9 +98,7 @@ fleet.close()
 
 @pytest.mark.parametrize("hard", [64, 1024])
 def test_the_limit_of_open_files_is_raised_or_told(tmp_path: Path, hard: int) -> None:
-    client = tmp_path / "client"
-    client.write_text(f'#!/bin/sh\necho x >> "{tmp_path}/started"\nexec sleep 3600\n')
-    client.chmod(0o755)
+    client = write_program(tmp_path / "client", STARTS.format(folder=tmp_path))
     with subprocess.Popen(
         [sys.executable, "-c", _MANY_HOSTS, str(client), str(hard)],
         stdin=subprocess.PIPE,
@@ -112,8 +115,7 @@ def test_the_limit_of_open_files_is_raised_or_told(tmp_path: Path, hard: int) ->
 
 def test_a_missing_client_is_told() -> None:
     with reading(SshClient(("no-such-ssh",)), "gpu-01") as fleet:
-        wait_for(fleet, lambda now: now.hosts[0].status is HostStatus.DOWN)
-        assert "no-such-ssh was not found on this machine" in state(fleet, "gpu-01").sentence
+        assert "no-such-ssh was not found on this machine" in wait_down(fleet).sentence
 
 
 def test_twelve_hosts_behind_one_sshd_are_live_and_leave_no_process(lab: Lab) -> None:
@@ -131,18 +133,15 @@ def test_twelve_hosts_behind_one_sshd_are_live_and_leave_no_process(lab: Lab) ->
 
 
 def test_hosts_that_never_answer_keep_no_host_from_its_turn(tmp_path: Path) -> None:
-    client = tmp_path / "client"
-    client.write_text(f'#!/bin/sh\necho x >> "{tmp_path}/started"\nexec sleep 3600\n')
-    client.chmod(0o755)
+    client = write_program(tmp_path / "client", STARTS.format(folder=tmp_path))
     with reading(SshClient((str(client),)), *(f"gpu-{number}" for number in range(30))):
         wait_until((tmp_path / "started").exists)
         wait_until(lambda: (tmp_path / "started").read_text().count("x") == 30)
 
 
 def test_a_client_that_does_not_end_is_killed(tmp_path: Path) -> None:
-    stubborn = tmp_path / "stubborn"
-    stubborn.write_text("#!/bin/sh\ntrap '' TERM HUP INT\nsleep 3600 & while :; do wait; done\n")
-    stubborn.chmod(0o755)
+    script = "#!/bin/sh\ntrap '' TERM HUP INT\nsleep 3600 & while :; do wait; done\n"
+    stubborn = write_program(tmp_path / "stubborn", script)
     with reading(SshClient((str(stubborn),)), "gpu-01", "gpu-02"):
         wait_until(lambda: len(_running(str(stubborn))) == 2)
     assert _running(str(stubborn)) == []

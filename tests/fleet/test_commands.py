@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gpumon.scheduling.locks import Locks
 from tests import fork_server
-from tests.command import run_here
+from tests.command import GPUMON, run_here, write_config, write_program
 from tests.driver import GIB, Driver, Owner, h100, owners, rtx4090
 from tests.fleet.conftest import ROOT, environment
 from tests.fleet.sshd import Lab, fault
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator, Mapping
     from pathlib import Path
-
-GPUMON = [sys.executable, "-m", "gpumon"]
 
 
 class Site:
@@ -44,7 +42,6 @@ class Site:
     def run(
         self, *arguments: str, env: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Run gpumon, with the client that knows the hosts."""
         return fork_server.run(
             [*GPUMON, *arguments], {**os.environ, **(env or {})}, cwd=ROOT, timeout=PATIENCE
         )
@@ -58,7 +55,6 @@ class Site:
         return self.run(*arguments, *more, env=env)
 
     def json(self, hosts: str, *arguments: str) -> Any:
-        """What a command prints as JSON."""
         return json.loads(self.on(hosts, *arguments, "--format", "json").stdout)
 
 
@@ -180,7 +176,7 @@ def test_select_as_json_has_the_selection_of_one_machine(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_what_this_machine_allows_does_not_matter_and_reservations_there_do(
+def test_reservations_there_matter_and_what_is_allowed_here_does_not(
     site: Site, tmp_path: Path
 ) -> None:
     hidden = {"CUDA_VISIBLE_DEVICES": ""}
@@ -198,9 +194,8 @@ def test_what_this_machine_allows_does_not_matter_and_reservations_there_do(
 
 @pytest.mark.slow
 def test_the_configuration_has_groups_a_client_and_commands(site: Site, tmp_path: Path) -> None:
-    folder = tmp_path / "config" / "gpumon"
-    folder.mkdir(parents=True)
-    (folder / "config.toml").write_text(
+    env = write_config(
+        tmp_path,
         f"""
 [hosts]
 ssh = "{site.lab.ssh}"
@@ -208,15 +203,14 @@ ssh = "{site.lab.ssh}"
 lab = "gpu-[01-02]"
 [hosts.commands]
 "gpu-02" = "{sys.executable} -m tests.fleet.streamer"
-"""
+""",
     )
-    env = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
     done = site.run("snapshot", "--hosts", "group:lab", "--format", "json", env=env)
     assert (done.returncode, done.stderr) == (0, "")
     hosts = json.loads(done.stdout)["hosts"]
     assert [len(host["snapshot"]["gpus"]) for host in hosts] == [2, 8]
     assert site.run("config", "check", env=env).returncode == 0
-    with (folder / "config.toml").open("a") as file:
+    with (tmp_path / "gpumon/config.toml").open("a") as file:
         file.write('"gpu-[9-1]" = "x"\n')
     done = site.run("config", "check", env=env)
     assert done.returncode == 1
@@ -249,10 +243,7 @@ def test_what_cannot_be_meant_is_refused_in_a_sentence(arguments: list[str], sai
 
 @pytest.mark.slow
 def test_a_host_without_answer_is_not_waited_for_longer_than_the_limit(tmp_path: Path) -> None:
-    client = tmp_path / "client"
-    client.write_text("#!/bin/sh\nexec sleep 3600\n")
-    client.chmod(0o755)
-    ssh = shlex.quote(str(client))
+    ssh = shlex.quote(str(write_program(tmp_path / "client", "#!/bin/sh\nexec sleep 3600\n")))
     for command in ("snapshot", "select"):
         done = fork_server.run(
             [*GPUMON, command, "--hosts", "gpu-01", "--ssh", ssh, "--timeout", "0.3s"],

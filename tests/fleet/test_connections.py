@@ -10,7 +10,7 @@ import pytest
 
 from gpumon.fleet.fleet import HostOrigin, HostStatus
 from gpumon.host.process_host import Refused, target_of
-from gpumon.model.snapshot import GpuStatus
+from gpumon.model.snapshot import GpuStatus, Host, Snapshot
 from gpumon.sampling.collector import Collector
 from tests.driver import GIB, Driver, Owner, h100, owners, rtx4090
 from tests.fleet.conftest import (
@@ -22,13 +22,16 @@ from tests.fleet.conftest import (
     faulty,
     reading,
     state,
+    wait_down,
     wait_for,
     wait_until,
 )
 from tests.fleet.sshd import make_key
+from tests.known import known
 
 if TYPE_CHECKING:
-    from gpumon.model.snapshot import Gpu, Snapshot
+    from collections.abc import Callable
+
     from tests.fleet.sshd import Lab
 
 
@@ -44,27 +47,16 @@ def test_every_host_has_its_own_gpus_and_processes(lab: Lab) -> None:
         lab.host("gpu-02", environment(second))
         with reading(lab.client, "gpu-01", "gpu-02") as fleet:
             one, two = wait_for(fleet, all_live).hosts
-            assert one.snapshot is not None
-            assert two.snapshot is not None
-            assert [gpu.memory_used for gpu in one.snapshot.gpus] == [0, 40 * GIB]
-            assert [gpu.name for gpu in two.snapshot.gpus] == ["NVIDIA GeForce RTX 4090"]
-            (process,) = one.snapshot.processes
+            first_snapshot = known(one.snapshot)
+            assert [gpu.memory_used for gpu in first_snapshot.gpus] == [0, 40 * GIB]
+            assert [gpu.name for gpu in known(two.snapshot).gpus] == ["NVIDIA GeForce RTX 4090"]
+            (process,) = first_snapshot.processes
             assert (process.id.pid, process.command) == (owner.pid, ("python", "train.py"))
             assert (one.origin, one.sentence) == (HostOrigin.GPUMON, "")
             assert one.version is not None
             # What changes there is seen here.
             second.cards[0].temperature = 77
-            wait_for(
-                fleet,
-                lambda now: (
-                    [gpu.temperature_gpu for host in now.hosts[1:] for gpu in _gpus(host.snapshot)]
-                    == [77]
-                ),
-            )
-
-
-def _gpus(snapshot: Snapshot | None) -> tuple[Gpu, ...]:
-    return () if snapshot is None else snapshot.gpus
+            wait_for(fleet, lambda now: known(now.hosts[1].snapshot).gpus[0].temperature_gpu == 77)
 
 
 @pytest.mark.slow
@@ -72,32 +64,33 @@ def test_a_host_that_dies_comes_back_and_the_others_go_on(lab: Lab) -> None:
     sshd = lab.host("gpu-01", environment())
     lab.host("gpu-02", environment())
     commands = {"gpu-01": STREAMER, "gpu-02": STREAMER}
-    with reading(lab.client, "gpu-01", "gpu-02", commands=commands) as fleet:
+    with reading(lab.client, *commands, commands=commands) as fleet:
         wait_for(fleet, all_live)
         sshd.stop()
-        down = wait_for(fleet, lambda now: now.hosts[0].status is HostStatus.DOWN).hosts[0]
+        down = wait_down(fleet)
         assert down.sentence
         assert down.snapshot is not None
         received = state(fleet, "gpu-02").received_at or 0
-        wait_for(
-            fleet,
-            lambda now: (
-                (now.hosts[1].received_at or 0) > received + 1
-                and now.hosts[1].status is HostStatus.LIVE
-            ),
-        )
+        wait_for(fleet, lambda now: (now.hosts[1].received_at or 0) > received + 1)
+        assert state(fleet, "gpu-02").status is HostStatus.LIVE
         sshd.start()
         wait_for(fleet, all_live)
         assert state(fleet, "gpu-01").since > down.since
         assert state(fleet, "gpu-01").sentence == ""
 
 
-def test_a_host_that_is_down_at_first_is_connected_when_it_is_up(lab: Lab) -> None:
+def test_a_host_that_is_down_at_first_says_why_and_is_connected_when_it_is_up(lab: Lab) -> None:
     sshd = lab.host("gpu-01", environment(), running=False)
     with reading(lab.client, "gpu-01", commands={"gpu-01": STREAMER}) as fleet:
-        wait_for(fleet, lambda now: now.hosts[0].status is HostStatus.DOWN)
-        assert "refuses connections" in state(fleet, "gpu-01").sentence
-        assert state(fleet, "gpu-01").snapshot is None
+        down = wait_down(fleet)
+        assert "refuses connections" in down.sentence
+        assert down.snapshot is None
+        source = fleet.machine("gpu-01").source
+        source.open()
+        assert "refuses connections" in known(source.sample().trouble).sentence
+        source.close()
+        with pytest.raises(KeyError):
+            fleet.machine("gpu-02")
         sshd.start()
         wait_for(fleet, all_live)
 
@@ -113,8 +106,7 @@ def test_a_killed_gpumon_there_is_started_again(lab: Lab) -> None:
             (gpumon,) = sshd.running("stream")
             gpumon.kill()
             # It is tried again after a second.
-            down = wait_for(fleet, lambda now: now.hosts[0].status is HostStatus.DOWN).hosts[0]
-            assert "gpumon was killed there" in down.sentence
+            assert "gpumon was killed there" in wait_down(fleet).sentence
             wait_for(fleet, lambda now: all_live(now) and now.hosts[0].since > since)
 
 
@@ -144,23 +136,18 @@ FAULTS = {
 """What a host may do wrong, and a part of what is said then."""
 
 
+NOTHING = Snapshot(0.0, Host(""))
+
+
 @pytest.mark.slow
 def test_a_host_that_misbehaves_is_told_in_a_sentence_and_nobody_waits(lab: Lab) -> None:
     lab.host("good", environment(), also=" ".join(FAULTS))
     commands = {"good": STREAMER, **{fault: faulty(fault) for fault in FAULTS}}
     with reading(lab.client, "good", *FAULTS, commands=commands) as fleet:
-        bad = {
-            fault: wait_for(
-                fleet,
-                lambda now, place=place: now.hosts[place].status is HostStatus.DOWN,  # type: ignore[misc]  # a default binds the value
-            ).hosts[place]
-            for place, fault in enumerate(FAULTS, 1)
-        }
-        for fault, said in FAULTS.items():
-            sentence = bad[fault].sentence
+        for place, (fault, said) in enumerate(FAULTS.items(), 1):
+            sentence = wait_down(fleet, place).sentence
             assert said in sentence, fault
             assert sentence.isprintable(), fault
-            assert "\x1b" not in sentence, fault
             assert len(sentence) < 300, fault
         received = state(fleet, "good").received_at or 0
         wait_for(fleet, lambda now: (now.hosts[0].received_at or 0) > received)
@@ -170,7 +157,7 @@ def test_a_host_that_says_the_same_thousands_of_times_holds_up_nobody(lab: Lab) 
     lab.host("good", environment(), also="bad")
     commands = {"good": STREAMER, "bad": faulty("repeats")}
     with reading(lab.client, "good", "bad", commands=commands) as fleet:
-        wait_for(fleet, lambda now: len(_gpus(now.hosts[1].snapshot)) == 250)
+        wait_for(fleet, lambda now: len((now.hosts[1].snapshot or NOTHING).gpus) == 250)
         received = state(fleet, "good").received_at or 0
         wait_for(fleet, lambda now: (now.hosts[0].received_at or 0) > received + 1)
 
@@ -179,18 +166,14 @@ def test_half_a_line_is_silence_and_holds_up_nobody(lab: Lab) -> None:
     lab.host("good", environment(), also="bad")
     commands = {"good": STREAMER, "bad": faulty("half")}
     with reading(lab.client, "good", "bad", commands=commands) as fleet:
-        wait_for(
-            fleet,
-            lambda now: [host.status for host in now.hosts] == [HostStatus.LIVE, HostStatus.SILENT],
-        )
+        both = [HostStatus.LIVE, HostStatus.SILENT]
+        wait_for(fleet, lambda now: [host.status for host in now.hosts] == both)
 
 
 def test_a_login_that_writes_first_does_no_harm(lab: Lab) -> None:
     noisy = "echo Welcome to gpu-01; echo; sh -c"
-    sshd = lab.host(
-        "gpu-01", environment(), [f'ForceCommand {noisy} "$SSH_ORIGINAL_COMMAND"', "Banner none"]
-    )
-    del sshd
+    options = [f'ForceCommand {noisy} "$SSH_ORIGINAL_COMMAND"', "Banner none"]
+    lab.host("gpu-01", environment(), options)
     with reading(lab.client, "gpu-01", commands={"gpu-01": STREAMER}) as fleet:
         wait_for(fleet, all_live)
 
@@ -198,16 +181,7 @@ def test_a_login_that_writes_first_does_no_harm(lab: Lab) -> None:
 def test_a_login_that_writes_without_end_is_told(lab: Lab) -> None:
     lab.host("gpu-01", environment(), ["ForceCommand yes"])
     with reading(lab.client, "gpu-01") as fleet:
-        wait_for(fleet, lambda now: now.hosts[0].status is HostStatus.DOWN)
-        assert "login files" in state(fleet, "gpu-01").sentence
-
-
-def _wrong_key(lab: Lab) -> None:
-    make_key(lab.folder / "key")
-
-
-def _wants_password(lab: Lab) -> None:
-    (lab.folder / "authorized_keys").write_text("")
+        assert "login files" in wait_down(fleet).sentence
 
 
 def _changed_key(lab: Lab) -> None:
@@ -217,48 +191,43 @@ def _changed_key(lab: Lab) -> None:
     (lab.folder / "known_hosts").write_text(f"gpu-01 {key}")
 
 
-def _unknown_key(lab: Lab) -> None:
-    (lab.folder / "known_hosts").write_text("")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "options", "said"),
     [
-        (_wrong_key, (), "refuses every key"),
-        (_wants_password, ("PasswordAuthentication yes",), "wants a password"),
+        (lambda lab: make_key(lab.folder / "key"), (), "refuses every key"),
+        (
+            lambda lab: (lab.folder / "authorized_keys").write_text(""),
+            ("PasswordAuthentication yes",),
+            "wants a password",
+        ),
         (_changed_key, (), "host key has changed"),
-        (_unknown_key, (), "host key is not known"),
+        (lambda lab: (lab.folder / "known_hosts").write_text(""), (), "host key is not known"),
     ],
+    ids=["wrong key", "password", "changed key", "unknown key"],
 )
 def test_what_ssh_refuses_is_told_with_what_to_do(
-    lab: Lab, spoil: object, options: tuple[str, ...], said: str
+    lab: Lab, spoil: Callable[[Lab], object], options: tuple[str, ...], said: str
 ) -> None:
-    assert callable(spoil)
     lab.host("gpu-01", environment(), options)
     spoil(lab)
     with reading(lab.client, "gpu-01") as fleet:
-        wait_for(fleet, lambda now: now.hosts[0].status is HostStatus.DOWN)
-        assert said in state(fleet, "gpu-01").sentence
+        assert said in wait_down(fleet).sentence
 
 
 def test_without_gpumon_and_nvidia_smi_a_sentence_says_so(lab: Lab) -> None:
     lab.host("gpu-01", {"PATH": "/usr/bin:/bin"})
     with reading(lab.client, "gpu-01", "nowhere.invalid") as fleet:
-        wait_for(fleet, lambda now: all(host.status is HostStatus.DOWN for host in now.hosts))
-        assert "neither gpumon nor nvidia-smi" in state(fleet, "gpu-01").sentence
-        assert "cannot be resolved" in state(fleet, "nowhere.invalid").sentence
+        assert "neither gpumon nor nvidia-smi" in wait_down(fleet).sentence
+        assert "cannot be resolved" in wait_down(fleet, 1).sentence
 
 
 @pytest.mark.slow
 def test_a_host_without_a_driver_says_so(lab: Lab) -> None:
     lab.host("gpu-01", environment())
     with reading(lab.client, "gpu-01") as fleet:
-        wait_for(fleet, lambda now: now.hosts[0].status is HostStatus.DOWN)
-        told = state(fleet, "gpu-01")
-        assert told.snapshot is not None
-        assert told.snapshot.trouble is not None
-        assert f"{told.sentence}." == told.snapshot.trouble.sentence
+        down = wait_down(fleet)
+        assert f"{down.sentence}." == known(known(down.snapshot).trouble).sentence
 
 
 def test_a_source_of_a_host_shows_its_age_while_it_is_down(lab: Lab) -> None:
@@ -274,29 +243,14 @@ def test_a_source_of_a_host_shows_its_age_while_it_is_down(lab: Lab) -> None:
             before = taken[-1].gpus[0].sampled_at
             sshd.stop()
             wait_until(lambda: taken[-1].gpus[0].status is GpuStatus.NO_ANSWER)
-            assert taken[-1].gpus[0].sampled_at is not None
             assert before is not None
-            wait_until(lambda: taken[-1].time - (taken[-1].gpus[0].sampled_at or 0) > 1)
+            wait_until(lambda: taken[-1].time - known(taken[-1].gpus[0].sampled_at) > 1)
             sshd.start()
             wait_until(lambda: taken[-1].gpus[0].status is GpuStatus.OK)
         finally:
             collector.stop()
         times = [snapshot.time for snapshot in taken]
         assert times == sorted(times)
-
-
-def test_a_source_of_a_host_that_never_answered_says_why(lab: Lab) -> None:
-    lab.host("gpu-01", running=False)
-    with reading(lab.client, "gpu-01") as fleet:
-        source = fleet.machine("gpu-01").source
-        source.open()
-        wait_for(fleet, lambda now: now.hosts[0].status is HostStatus.DOWN)
-        trouble = source.sample().trouble
-        source.close()
-        assert trouble is not None
-        assert "refuses connections" in trouble.sentence
-        with pytest.raises(KeyError):
-            fleet.machine("gpu-02")
 
 
 @pytest.mark.slow
@@ -309,24 +263,20 @@ def test_times_of_a_host_are_of_this_clock(lab: Lab) -> None:
     }
     with reading(lab.client, *commands, commands=commands) as fleet:
         for host in wait_for(fleet, all_live).hosts:
-            assert host.snapshot is not None
+            snapshot = known(host.snapshot)
             # Far less than the day by which the clocks differ.
-            assert abs(host.snapshot.time - time.time()) < 60, brief([host])
-            assert abs((host.snapshot.gpus[0].sampled_at or 0) - time.time()) < 60
+            assert abs(snapshot.time - time.time()) < 60, brief([host])
+            assert abs(known(snapshot.gpus[0].sampled_at) - time.time()) < 60
 
 
 @pytest.mark.slow
 def test_a_process_of_a_host_is_ended_there(lab: Lab) -> None:
-    with (
-        Driver([h100()]) as driver,
-        owners(1, ["python", "train.py"]) as (owner,),
-    ):
+    with Driver([h100()]) as driver, owners(1, ["python", "train.py"]) as (owner,):
         driver.cards[0].processes = [Owner(owner.pid, memory=GIB, sm=90)]
         lab.host("gpu-01", environment(driver))
         with reading(lab.client, "gpu-01") as fleet:
             wait_for(fleet, all_live)
-            snapshot = state(fleet, "gpu-01").snapshot
-            assert snapshot is not None
+            snapshot = known(state(fleet, "gpu-01").snapshot)
             target = target_of(snapshot.processes[0])
             with pytest.raises(Refused, match="readonly"):
                 fleet.machine("gpu-01", readonly=True).processes.open_handle(target)

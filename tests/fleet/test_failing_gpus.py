@@ -16,8 +16,10 @@ from gpumon.fleet import connection
 from gpumon.fleet.nvidia_smi import SmiReader, query_loop
 from gpumon.fleet.ssh import SshClient
 from gpumon.model.snapshot import GpuStatus, Unknown
+from tests.command import write_program
 from tests.driver import GIB, owners
 from tests.fleet.conftest import reading, state, wait_for
+from tests.known import known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +32,7 @@ FIELDS = (
     *("memory.used [MiB]", "utilization.gpu [%]", "temperature.gpu", "power.draw [W]"),
     *("clocks.current.sm [MHz]", "pstate"),
 )
+NAMES = [field.partition(" ")[0] for field in FIELDS]
 HEADING = ", ".join(FIELDS)
 _UUID = "GPU-00000000-1111-2222-3333-444444444444"
 UNREADABLE = "Unable to determine the device handle for GPU"
@@ -45,22 +48,12 @@ def row(
 ) -> str:
     """A row; ``at`` is the GPU's number on the bus."""
     number = index if at is None else at
-    cells = {
-        "timestamp": "2026/11/26 18:00:00.123",
-        "index": str(index),
-        "uuid": f"GPU-{number}",
-        "name": name,
-        "pci.bus_id": f"00000000:{number + 1:02X}:00.0",
-        "driver_version": "580.95.05",
-        "memory.total": "49140",
-        "memory.used": "6",
-        "utilization.gpu": "0",
-        "temperature.gpu": "30",
-        "power.draw": "25.02",
-        "clocks.current.sm": "210",
-        "pstate": "P8",
-    }
-    return ", ".join({**cells, **words}.values())
+    cells = (
+        *("2026/11/26 18:00:00.123", str(index), f"GPU-{number}", name),
+        *(f"00000000:{number + 1:02X}:00.0", "580.95.05", "49140"),
+        *("6", "0", "30", "25.02", "210", "P8"),
+    )
+    return ", ".join({**dict(zip(NAMES, cells, strict=True)), **words}.values())
 
 
 def all_words(word: str) -> str:
@@ -79,78 +72,47 @@ class Case(NamedTuple):
     """What nvidia-smi writes, and the statuses of the GPUs by index."""
 
     lines: Sequence[str]
-    statuses: dict[int, GpuStatus]
+    statuses: Mapping[int, GpuStatus] = MappingProxyType({0: OK, 1: LOST, 2: OK})
     errors: str = ""
 
 
+UNREADABLE_1 = f"{UNREADABLE}1: 0000:02:00.0: Unknown Error"
+SECOND = f"{UNREADABLE} 0000:02:00.0: Unknown Error"
+GLUED = f"{UNREADABLE}0000:02:00.0: Unknown Error"
+WORDS = all_words("Unknown Error")
+THIRD_LOST = {0: OK, 1: OK, 2: LOST}
+
 CASES = {
-    "in the middle": Case(
-        [HEADING, row(0), f"{UNREADABLE}0000:02:00.0: Unknown Error", row(2)],
-        {0: OK, 1: LOST, 2: OK},
-    ),
-    "a row of words": Case(
-        [
-            *(HEADING, row(0), f"{UNREADABLE}0000:02:00.0: Unknown Error"),
-            *(all_words("Unknown Error"), row(2)),
-        ],
-        {0: OK, 1: LOST, 2: OK},
-    ),
-    "a row of words alone": Case(
-        [HEADING, row(0), all_words("Unknown Error"), row(2)], {0: OK, 1: LOST, 2: OK}
-    ),
-    "before the heading": Case(
-        [f"{UNREADABLE}1: 0000:02:00.0: Unknown Error", HEADING, row(0), row(2)],
-        {0: OK, 1: LOST, 2: OK},
-    ),
-    "on standard error": Case(
-        [HEADING, row(0), row(2)],
-        {0: OK, 1: LOST, 2: OK},
-        f"{UNREADABLE}1: 0000:02:00.0: Unknown Error",
-    ),
-    "on both": Case(
-        [HEADING, row(0), f"{UNREADABLE} 0000:02:00.0: Unknown Error", row(2)],
-        {0: OK, 1: LOST, 2: OK},
-        f"{UNREADABLE}1: 0000:02:00.0: Unknown Error",
-    ),
-    "the gap alone": Case([HEADING, row(0), row(2)], {0: OK, 1: LOST, 2: OK}),
+    "in the middle": Case([HEADING, row(0), GLUED, row(2)]),
+    "a row of words": Case([HEADING, row(0), GLUED, WORDS, row(2)]),
+    "a row of words alone": Case([HEADING, row(0), WORDS, row(2)]),
+    "before the heading": Case([UNREADABLE_1, HEADING, row(0), row(2)]),
+    "on standard error": Case([HEADING, row(0), row(2)], errors=UNREADABLE_1),
+    "on both": Case([HEADING, row(0), SECOND, row(2)], errors=UNREADABLE_1),
+    "the gap alone": Case([HEADING, row(0), row(2)]),
     "first": Case(
         [f"{UNREADABLE} 0000:01:00.0: GPU is lost.  Reboot the system", HEADING, row(1), row(2)],
         {0: LOST, 1: OK, 2: OK},
     ),
-    "last": Case(
-        [HEADING, row(0), row(1), f"{UNREADABLE} 000:03:00.0: Not Found"], {0: OK, 1: OK, 2: LOST}
-    ),
+    "last": Case([HEADING, row(0), row(1), f"{UNREADABLE} 000:03:00.0: Not Found"], THIRD_LOST),
     "last, by its index": Case(
-        [HEADING, row(0), row(1), f"{UNREADABLE}2: Unknown Error"], {0: OK, 1: OK, 2: LOST}
+        [HEADING, row(0), row(1), f"{UNREADABLE}2: Unknown Error"], THIRD_LOST
     ),
-    "without a name": Case(
-        [HEADING, row(0), row(1), f"{UNREADABLE}: Unknown Error"], {0: OK, 1: OK, 2: LOST}
-    ),
+    "without a name": Case([HEADING, row(0), row(1), f"{UNREADABLE}: Unknown Error"], THIRD_LOST),
     "without a name, and a row of words": Case(
-        [HEADING, row(0), f"{UNREADABLE}: Unknown Error", all_words("Unknown Error"), row(2)],
-        {0: OK, 1: LOST, 2: OK},
+        [HEADING, row(0), f"{UNREADABLE}: Unknown Error", WORDS, row(2)]
     ),
-    "nothing but the second GPU": Case(
-        [f"{UNREADABLE}1: 0000:02:00.0: Unknown Error"], {0: GpuStatus.NO_ANSWER, 1: LOST}
-    ),
-    "ERR!": Case(
-        [HEADING, row(0), ", ".join(["ERR!"] * len(FIELDS)), row(2)], {0: OK, 1: LOST, 2: OK}
-    ),
+    "nothing but the second GPU": Case([UNREADABLE_1], {0: GpuStatus.NO_ANSWER, 1: LOST}),
+    "ERR!": Case([HEADING, row(0), ", ".join(["ERR!"] * len(FIELDS)), row(2)]),
     "the only GPU": Case([f"{UNREADABLE} 0000:01:00.0: Unknown Error"], {0: LOST}),
     "the only GPU, below a heading": Case(
         [HEADING, f"{UNREADABLE} 0000:01:00.0: Unknown Error"], {0: LOST}
     ),
     "two": Case(
-        [
-            *(HEADING, row(0), f"{UNREADABLE} 0000:03:00.0: Unknown Error"),
-            *(f"{UNREADABLE} 0000:02:00.0: Unknown Error", row(3)),
-        ],
+        [HEADING, row(0), f"{UNREADABLE} 0000:03:00.0: Unknown Error", SECOND, row(3)],
         {0: OK, 1: LOST, 2: LOST, 3: OK},
     ),
-    "not counted": Case(
-        [HEADING, f"{UNREADABLE} 0000:02:00.0: Unknown Error", row(0), row(1, at=2)],
-        {0: OK, 1: OK, 2: LOST},
-    ),
+    "not counted": Case([HEADING, SECOND, row(0), row(1, at=2)], THIRD_LOST),
     "needs a reset": Case(
         [HEADING, row(0), dead(1, "GPU requires reset"), row(2)],
         {0: OK, 1: GpuStatus.RESET_REQUIRED, 2: OK},
@@ -159,8 +121,8 @@ CASES = {
         [HEADING, row(0), all_words("GPU requires reset"), row(2)],
         {0: OK, 1: GpuStatus.RESET_REQUIRED, 2: OK},
     ),
-    "is lost": Case([HEADING, row(0), dead(1, "GPU is lost"), row(2)], {0: OK, 1: LOST, 2: OK}),
-    "all fails": Case([HEADING, row(0), dead(1, "Unknown Error"), row(2)], {0: OK, 1: LOST, 2: OK}),
+    "is lost": Case([HEADING, row(0), dead(1, "GPU is lost"), row(2)]),
+    "all fails": Case([HEADING, row(0), dead(1, "Unknown Error"), row(2)]),
     "most fails": Case(
         [HEADING, row(0), dead(1, "Unknown Error", keeps=("temperature.gpu",)), row(2)],
         {0: OK, 1: GpuStatus.FAILING, 2: OK},
@@ -169,8 +131,9 @@ CASES = {
         [HEADING, row(0), f"{UNREADABLE} 0000:02:00.0: Insufficient Permissions", row(2)],
         {0: OK, 1: GpuStatus.NO_PERMISSION, 2: OK},
     ),
-    "a cut row": Case([HEADING, row(0), row(1)[:34], row(2)], {0: OK, 1: OK, 2: OK}),
+    "a cut row": Case([HEADING, row(0), row(1)[:34], row(2)], dict.fromkeys(range(3), OK)),
 }
+BOTH = Case([HEADING, row(0), row(1)])
 
 
 def feed(reader: SmiReader, case: Case, processes: str = "", status: int = 0) -> Snapshot:
@@ -178,9 +141,14 @@ def feed(reader: SmiReader, case: Case, processes: str = "", status: int = 0) ->
     gpus = "\r\n".join(("", *case.lines, ""))
     listed = f"#processes\n{processes}\n#status {status}\n#owners\n#end\n"
     sections = f"#gpus\n{gpus}\n#errors\n{case.errors}\n{listed}"
-    fields = f"#fields {','.join(field.partition(' ')[0] for field in FIELDS)}\n"
+    fields = f"#fields {','.join(NAMES)}\n"
     (snapshot,) = reader.feed((fields + sections).encode())
     return snapshot
+
+
+def read(*lines: str) -> Snapshot:
+    """The snapshot of a host that has only just begun."""
+    return feed(SmiReader("box"), Case(lines))
 
 
 def statuses(snapshot: Snapshot) -> dict[int, GpuStatus]:
@@ -211,14 +179,14 @@ def test_a_failing_gpu_is_listed_and_the_others_keep_their_values(name: str) -> 
 def test_a_gpu_that_fails_keeps_its_identity(name: str) -> None:
     reader = SmiReader("box")
     indices = CASES[name].statuses
-    feed(reader, Case([HEADING, *map(row, indices)], {}))
+    whole = Case([HEADING, *map(row, indices)])
+    feed(reader, whole)
     snapshot = feed(reader, CASES[name])
     assert statuses(snapshot) == indices
     assert [(gpu.uuid, gpu.name) for gpu in snapshot.gpus] == [
         (f"GPU-{index}", "NVIDIA A40") for index in indices
     ]
-    again = feed(reader, Case([HEADING, *map(row, indices)], {}))
-    assert all(is_whole(gpu) for gpu in again.gpus)
+    assert all(is_whole(gpu) for gpu in feed(reader, whole).gpus)
 
 
 @pytest.mark.parametrize(
@@ -247,15 +215,13 @@ def test_a_gpu_that_fails_keeps_its_identity(name: str) -> None:
     ],
 )
 def test_odd_lines_change_no_gpu(lines: list[str]) -> None:
-    snapshot = feed(SmiReader("box"), Case(lines, {}))
+    snapshot = read(*lines)
     assert statuses(snapshot) == {0: OK, 1: OK}
     assert all(is_whole(gpu) for gpu in snapshot.gpus)
 
 
 @pytest.mark.parametrize(("kernel", "user"), [("6.1.0-44-amd64", "ann"), ("5.15-microsoft", None)])
-def test_a_pid_of_wsl_is_that_of_the_named_process_or_nobodys(
-    kernel: str, user: str | None
-) -> None:
+def test_a_pid_of_wsl_is_of_the_named_process_or_nobodys(kernel: str, user: str | None) -> None:
     reader = SmiReader("box")
     reader.feed(f"#kernel {kernel}\n".encode())
     gpus = f"#gpus\n{HEADING}\n{row(0)}\n#processes\nGPU-0, 7, 5, /Xwayland\n"
@@ -271,19 +237,17 @@ ROWS = st.dictionaries(
 
 
 @given(st.lists(ROWS, min_size=1, max_size=4), st.integers(0, 200))
-def test_each_gpu_is_listed_once_with_a_number_of_its_own(
-    words: list[dict[str, str]], cut: int
-) -> None:
+def test_each_gpu_is_listed_once_with_its_own_number(words: list[dict[str, str]], cut: int) -> None:
     first, *others = (row(index, words=cells) for index, cells in enumerate(words))
     reader = SmiReader("box")
     for lines in ([first[:cut], *others], [*others, first]):
-        gpus = feed(reader, Case([HEADING, *lines], {})).gpus
+        gpus = feed(reader, Case([HEADING, *lines])).gpus
         assert len({gpu.index for gpu in gpus}) == len({gpu.uuid for gpu in gpus}) == len(gpus)
 
 
 def test_text_behind_a_row_costs_its_last_value_only() -> None:
-    lines = [HEADING, f"{row(0)} WARNING: persistence mode, which is off, is better on", row(1)]
-    first, second = feed(SmiReader("box"), Case(lines, {})).gpus
+    warned = f"{row(0)} WARNING: persistence mode, which is off, is better on"
+    first, second = read(HEADING, warned, row(1)).gpus
     assert (first.memory_total, first.power_draw, first.clock_sm) == (49140 * 2**20, 25.02, 210)
     assert first.pstate is None
     assert is_whole(second)
@@ -293,44 +257,41 @@ def test_text_behind_a_row_costs_its_last_value_only() -> None:
 def test_gpus_without_number_are_not_remembered_without_bound() -> None:
     reader = SmiReader("box")
     for number in range(300):
-        snapshot = feed(
-            reader, Case([HEADING, row(0, at=number % 200, words={"uuid": f"G{number}"})], {})
-        )
+        unnumbered = row(0, at=number % 200, words={"uuid": f"G{number}"})
+        snapshot = feed(reader, Case([HEADING, unnumbered]))
     assert len(snapshot.gpus) <= 257
 
 
 def test_the_error_is_told_and_not_the_greeting() -> None:
-    lines = ["Welcome to box", "NVIDIA-SMI has failed because it could not talk to the driver."]
-    trouble = feed(SmiReader("box"), Case(lines, {})).trouble
-    assert trouble is not None
-    assert trouble.sentence == lines[1]
+    error = "NVIDIA-SMI has failed because it could not talk to the driver."
+    assert known(read("Welcome to box", error).trouble).sentence == error
 
 
 def test_a_row_that_cannot_be_read_is_no_lost_gpu() -> None:
-    lines = [HEADING.replace(", ", ";"), row(0, words={"uuid": _UUID}).replace(", ", ";")]
-    snapshot = feed(SmiReader("box"), Case(lines, {}))
+    line = row(0, words={"uuid": _UUID})
+    snapshot = read(*(text.replace(", ", ";") for text in (HEADING, line)))
     assert snapshot.gpus == ()
     assert snapshot.trouble is not None
 
 
 def test_a_row_of_values_without_a_name_is_a_gpu() -> None:
     names = dict.fromkeys(("index", "uuid", "pci.bus_id"), "[N/A]")
-    (gpu,) = feed(SmiReader("box"), Case([HEADING, row(0, words=names)], {})).gpus
+    (gpu,) = read(HEADING, row(0, words=names)).gpus
     assert (gpu.index, gpu.status) == (0, OK)
     assert is_whole(gpu)
 
 
 def test_a_gpu_that_is_no_longer_listed_does_not_answer() -> None:
     reader = SmiReader("box")
-    feed(reader, Case([HEADING, row(0), row(1)], {}))
+    feed(reader, BOTH)
     # An older nvidia-smi ends at the first GPU that fails.
-    case = Case([f"{UNREADABLE} 0000:01:00.0: GPU is lost."], {})
+    case = Case([f"{UNREADABLE} 0000:01:00.0: GPU is lost."])
     assert statuses(feed(reader, case)) == {0: LOST, 1: GpuStatus.NO_ANSWER}
     since = [gpu.status_since for gpu in feed(reader, case).gpus]
     assert since == [gpu.status_since for gpu in feed(reader, case).gpus]
     assert None not in since
     # Another GPU in its place is not the one that was lost.
-    case = Case([HEADING, row(0, words={"uuid": "GPU-new"}), row(1)], {})
+    case = Case([HEADING, row(0, words={"uuid": "GPU-new"}), row(1)])
     assert [gpu.uuid for gpu in feed(reader, case).gpus] == ["GPU-new", "GPU-1"]
 
 
@@ -347,8 +308,7 @@ def test_odd_lines_lose_no_process_of_others() -> None:
         "GPU-9, 10, 12, x",
         "No running processes found",
     )
-    case = Case([HEADING, row(0), row(1)], {})
-    snapshot = feed(SmiReader("box"), case, "\n".join(lines))
+    snapshot = feed(SmiReader("box"), BOTH, "\n".join(lines))
     assert {one.id.pid: (one.gpu_indices, one.memory_used) for one in snapshot.processes} == {
         7: ((0,), GIB // 2),
         8: ((0,), None),
@@ -377,47 +337,41 @@ def test_odd_lines_lose_no_process_of_others() -> None:
 def test_processes_that_are_not_listed_are_unknown(
     processes: str, status: int, reasons: tuple[Unknown | None, ...]
 ) -> None:
-    case = Case([HEADING, row(0), row(1)], {})
-    snapshot = feed(SmiReader("box"), case, processes, status)
+    snapshot = feed(SmiReader("box"), BOTH, processes, status)
     assert tuple(gpu.unknown.get("processes") for gpu in snapshot.gpus) == reasons
 
 
 def test_a_failing_gpu_does_not_prove_that_nobody_is_on_the_others() -> None:
-    case = Case([HEADING, row(0), f"{UNREADABLE} 0000:02:00.0: Unknown Error"], {})
+    case = Case([HEADING, row(0), SECOND])
     for status, reason in ((0, None), (255, Unknown.NO_ANSWER)):
         healthy = feed(SmiReader("box"), case, "", status).gpus[0]
         assert healthy.unknown.get("processes") is reason
 
 
 def test_the_processes_are_unknown_if_the_query_fails(tmp_path: Path) -> None:
-    program = tmp_path / "nvidia-smi"
     rows = f"{HEADING}\n{row(0)}\n"
-    program.write_text(
-        f'#!/bin/sh\ncase "$*" in *apps*) exit 9;; esac\ncat <<END\n{rows}END\n', "utf-8"
+    write_program(
+        tmp_path / "nvidia-smi",
+        f'#!/bin/sh\ncase "$*" in *apps*) exit 9;; esac\ncat <<END\n{rows}END\n',
     )
-    program.chmod(0o755)
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     reader = SmiReader("box")
     with subprocess.Popen(
         ["sh", "-c", query_loop(3600)],
-        env=environment,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
         stdout=subprocess.PIPE,
         start_new_session=True,
     ) as loop:
         try:
-            assert loop.stdout is not None
-            snapshots: list[Snapshot] = []
-            while not snapshots:
-                snapshots = reader.feed(loop.stdout.readline())
+            output = known(loop.stdout)
+            snapshot = next(found for line in output for found in reader.feed(line))
         finally:
             os.killpg(loop.pid, signal.SIGKILL)  # Also its sleep.
-    assert [gpu.unknown.get("processes") for gpu in snapshots[0].gpus] == [Unknown.NO_ANSWER]
+    assert [gpu.unknown.get("processes") for gpu in snapshot.gpus] == [Unknown.NO_ANSWER]
 
 
 def test_a_process_that_is_listed_twice_counts_once_and_garbage_is_no_process() -> None:
     lines = ["GPU-0, 7, 512, python", "GPU-1, 7, 128, python"] * 2
-    case = Case([HEADING, row(0), row(1)], {})
-    snapshot = feed(SmiReader("box"), case, "\n".join((*lines, "GPU-0, 4294967295, 9, [N/A]")))
+    snapshot = feed(SmiReader("box"), BOTH, "\n".join((*lines, "GPU-0, 4294967295, 9, [N/A]")))
     assert [(one.id.pid, one.memory_used) for one in snapshot.processes] == [(7, 640 * 2**20)]
 
 
@@ -456,10 +410,16 @@ exit 1
 """
 
 
-def test_the_whole_way_over_ssh(tmp_path: Path) -> None:
+@pytest.fixture
+def client(tmp_path: Path) -> SshClient:
+    """Runs the commands of any host here, where there is only nvidia-smi; ``processes`` is its."""
     for name, text in (("ssh", SSH), ("nvidia-smi", NVIDIA_SMI)):
-        (tmp_path / name).write_text(text.format(folder=tmp_path))
-        (tmp_path / name).chmod(0o755)
+        write_program(tmp_path / name, text.format(folder=tmp_path))
+    (tmp_path / "processes").touch()
+    return SshClient((str(tmp_path / "ssh"),))
+
+
+def test_the_whole_way_over_ssh(client: SshClient, tmp_path: Path) -> None:
     with owners(2, ["python", "train.py"]) as (first, second):
         # A number that is no PID, and a name with a backslash, which echo would end at.
         (tmp_path / "processes").write_text(
@@ -468,10 +428,9 @@ def test_the_whole_way_over_ssh(tmp_path: Path) -> None:
             f"GPU-2, {second.pid}, 1024, /usr/bin/python3\n"
             "GPU-2, 1, 1024, /python3.11\n"
         )
-        with reading(SshClient((str(tmp_path / "ssh"),)), "box") as fleet:
+        with reading(client, "box") as fleet:
             wait_for(fleet, lambda now: now.hosts[0].snapshot is not None)
-            snapshot = state(fleet, "box").snapshot
-    assert snapshot is not None
+            snapshot = known(state(fleet, "box").snapshot)
     assert statuses(snapshot) == {0: OK, 1: LOST, 2: OK}
     for gpu in snapshot.gpus:
         values = (gpu.power_draw, gpu.clock_sm, gpu.pstate)
@@ -481,14 +440,9 @@ def test_the_whole_way_over_ssh(tmp_path: Path) -> None:
     assert users == {first.pid: os.getuid(), second.pid: os.getuid(), 1: None}
 
 
-def test_a_bug_in_reading_one_host_loses_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_bug_with_one_host_loses_no_other(
+    client: SshClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, text in (("ssh", SSH), ("nvidia-smi", NVIDIA_SMI)):
-        (tmp_path / name).write_text(text.format(folder=tmp_path))
-        (tmp_path / name).chmod(0o755)
-    (tmp_path / "processes").touch()
-
     class FailsForOne(SmiReader):
         def __init__(self, host: str) -> None:
             super().__init__(host)
@@ -500,6 +454,6 @@ def test_a_bug_in_reading_one_host_loses_no_other(
             return super().feed(data)
 
     monkeypatch.setattr(connection, "SmiReader", FailsForOne)
-    with reading(SshClient((str(tmp_path / "ssh"),)), "one", "two") as fleet:
+    with reading(client, "one", "two") as fleet:
         wait_for(fleet, lambda now: now.hosts[1].snapshot is not None)
         wait_for(fleet, lambda now: "(ValueError: a [bug])" in now.hosts[0].sentence)

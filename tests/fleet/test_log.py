@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 import signal
-import sys
 from collections import defaultdict
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 
-from tests.command import run_here
+from tests.command import GPUMON, run_here, write_config
 from tests.driver import GIB, Driver, Owner, h100, owners, rtx4090
 from tests.fleet.conftest import STREAMER, environment
 from tests.recording.csv.command import Log, logging, run_log, wait_until
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
     from tests.fleet.sshd import Lab, Sshd
 
 pytestmark = pytest.mark.slow
-
-GPUMON = [sys.executable, "-m", "gpumon"]
 
 
 class Site:
@@ -92,7 +89,7 @@ def wait_for(log: Log, path: Path, host: str, more: int) -> None:
     wait_until(are_there, f"{wanted} samples of {host}: {log.said}")
 
 
-def test_the_rows_of_both_hosts_stand_together_by_time_and_one_is_replayed(
+def test_rows_of_both_hosts_are_in_order_of_time_and_one_is_replayed(
     site: Site, tmp_path: Path
 ) -> None:
     path, lists = tmp_path / "run.csv", tmp_path / "run.processes.csv"
@@ -163,9 +160,7 @@ def run_report(path: Path, *arguments: str) -> tuple[int, Any]:
     return done.returncode, json.loads(done.stdout) if done.stdout else done.stderr
 
 
-def test_a_killed_logger_leaves_whole_samples_and_another_goes_on(
-    site: Site, tmp_path: Path
-) -> None:
+def test_a_killed_logger_leaves_whole_samples_for_the_next(site: Site, tmp_path: Path) -> None:
     path = tmp_path / "run.csv"
     with logging(path, *site.options) as log:
         wait_for(log, path, "gpu-01", 5)
@@ -215,10 +210,7 @@ def test_a_host_that_never_answers_is_told_at_the_end(lab: Lab, tmp_path: Path) 
     lab.host("gpu-01", environment(), running=False)
     lab.host("gpu-02", {"STREAMER_FAULT": ""} | environment())
     options = ["--hosts", "gpu-01,gpu-02", "--ssh", lab.ssh, "-n", "0.2"]
-    streams = tmp_path / "gpumon" / "config.toml"
-    streams.parent.mkdir()
-    streams.write_text(f'[hosts]\ncommand = "{STREAMER}"\n')
-    env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
+    env = {**os.environ, **write_config(tmp_path, f'[hosts]\ncommand = "{STREAMER}"\n')}
     done = run_log(path, *options, "--for", "4", env=env)
     assert done.returncode == 0, done.stderr
     assert {row["hostname"] for row in lines(path)} == {"gpu-02"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpumon.findings.finding import FindingKind, Severity
 from gpumon.fleet.answers import is_settled
@@ -29,7 +29,8 @@ from gpumon.model.snapshot import MigInstance, Reserved
 from gpumon.stream import GpuState
 from tests.build import GIB, NOON, gpu, process
 from tests.clock import HandClock
-from tests.hosts import host_state
+from tests.hosts import host_state, with_snapshot
+from tests.known import known
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +45,7 @@ UNKNOWN = Allocation("slurm", unplaced=None)
 
 def on(gpus: tuple[int, ...], job: str | None = None, pid: int = 100) -> GpuProcess:
     made = process(pid, memory_used=GIB, gpus=gpus)
-    return msgspec.structs.replace(made, place=Workload(slurm_job=job))
+    return replace(made, place=Workload(slurm_job=job))
 
 
 class GivenFleet(Fleet):
@@ -84,16 +85,14 @@ class OneHost:
         self.now += after
         gpus = [gpu(index=index) for index in range(4)]
         state = host_state("gpu-01", *gpus, processes=processes, time=self.now, **changes)
-        assert state.snapshot is not None
-        snapshot = msgspec.structs.replace(state.snapshot, allocations=allocations)
-        self.inner.given = msgspec.structs.replace(state, snapshot=snapshot)
+        self.inner.given = with_snapshot(state, allocations=allocations)
         return self.fleet.latest().hosts[0]
 
 
 def late(state: HostState) -> HostState:
     """A state of a host that has had time to ask Slurm, narrowed."""
     host = OneHost()
-    host.inner.given = msgspec.structs.replace(state, received_at=NOON - 60)
+    host.inner.given = replace(state, received_at=NOON - 60)
     host.fleet.latest()
     host.inner.given = state
     return host.fleet.latest().hosts[0]
@@ -103,15 +102,12 @@ def narrowed(
     allocations: Sequence[Allocation] | None, *processes: GpuProcess, **changes: object
 ) -> HostState:
     made = host_state("gpu-01", *(gpu(index=n) for n in range(4)), processes=processes)
-    assert made.snapshot is not None
     kept = None if allocations is None else tuple(allocations)
-    snapshot = msgspec.structs.replace(made.snapshot, allocations=kept, **changes)
-    return late(msgspec.structs.replace(made, snapshot=snapshot))
+    return late(with_snapshot(made, allocations=kept, **changes))
 
 
 def shown(state: HostState) -> list[int]:
-    assert state.snapshot is not None
-    return [each.index for each in state.snapshot.gpus]
+    return [each.index for each in known(state.snapshot).gpus]
 
 
 ALL = [0, 1, 2, 3]
@@ -130,15 +126,15 @@ ALL = [0, 1, 2, 3]
         (None, (on((0,), "8"),), ALL, "is not known: all are shown"),
         ([UNKNOWN], (), ALL, "is not known: all are shown"),
         ([Allocation("slurm", None, None, ("GPU-0",))], (), ALL, "all are shown"),
-        ([msgspec.structs.replace(MINE, unplaced=1)], (), ALL, "all are shown"),
-        ([msgspec.structs.replace(MINE, job="6_1", number="7")], (), [1], ""),
+        ([replace(MINE, unplaced=1)], (), ALL, "all are shown"),
+        ([replace(MINE, job="6_1", number="7")], (), [1], ""),
         # A task that has started since.
-        ([msgspec.structs.replace(MINE, job="7_5", number="12"), OTHERS], (), [1], ""),
+        ([replace(MINE, job="7_5", number="12"), OTHERS], (), [1], ""),
         ([OTHERS], (on((3,), "7+1"),), [3], ""),
-        ([msgspec.structs.replace(MINE, job="71_5")], (), [], "no GPU there"),
+        ([replace(MINE, job="71_5")], (), [], "no GPU there"),
         ([Allocation("kubernetes", "7", None, ("GPU-1",))], (), ALL, "all are shown"),
         ([OTHERS, Allocation("kubernetes", "7", None, ("GPU-1",))], (), [], "no GPU there"),
-        ([msgspec.structs.replace(MINE, unplaced=None)], (on((1,), "7"),), ALL, "all are shown"),
+        ([replace(MINE, unplaced=None)], (on((1,), "7"),), ALL, "all are shown"),
     ],
 )
 def test_the_gpus_of_the_job_are_shown_or_all_and_it_is_said(
@@ -163,39 +159,31 @@ def test_nothing_of_the_other_gpus_is_left() -> None:
         holders=HolderScan(NOON, tuple(holders), 3),
         reserved=(Reserved("GPU-0"), Reserved("GPU-1")),
     )
-    snapshot = state.snapshot
-    assert snapshot is not None
+    snapshot = known(state.snapshot)
     assert [each.gpu_indices for each in snapshot.processes] == [(0, 1), (0,)]
     assert shown(state) == [0, 1]
     assert [each.gpu_uuid for each in snapshot.reserved] == ["GPU-0", "GPU-1"]
-    assert snapshot.holders is not None
-    assert [each.id.pid for each in snapshot.holders.suspects] == [1]
-    assert snapshot.holders.suspects[0].gpu_uuids == ("GPU-1",)
+    suspects = known(snapshot.holders).suspects
+    assert [(each.id.pid, each.gpu_uuids) for each in suspects] == [(1, ("GPU-1",))]
     assert snapshot.allocations == (MINE,)
-    only = narrowed([MINE, OTHERS], on((1, 2), pid=101))
-    assert only.snapshot is not None
-    assert [each.gpu_indices for each in only.snapshot.processes] == [(1,)]
-    assert only.snapshot.allocations == (MINE,)
-    unsure = narrowed([UNKNOWN], on((1,), "7")).snapshot
-    assert unsure is not None
+    only = known(narrowed([MINE, OTHERS], on((1, 2), pid=101)).snapshot)
+    assert [each.gpu_indices for each in only.processes] == [(1,)]
+    assert only.allocations == (MINE,)
+    unsure = known(narrowed([UNKNOWN], on((1,), "7")).snapshot)
     assert unsure.allocations == (UNKNOWN,)
 
 
 def test_the_gpu_of_a_mig_device_is_shown() -> None:
     made = host_state("gpu-01", gpu(), gpu(index=1, mig=(MigInstance("MIG-a", 0, 1, 0),)))
-    given = msgspec.structs.replace(MINE, devices=("MIG-a",))
-    assert made.snapshot is not None
-    snapshot = msgspec.structs.replace(made.snapshot, allocations=(given,))
-    assert shown(late(msgspec.structs.replace(made, snapshot=snapshot))) == [1]
+    given = replace(MINE, devices=("MIG-a",))
+    assert shown(late(with_snapshot(made, allocations=(given,)))) == [1]
 
 
 def test_states_and_a_sentence_stay() -> None:
     made = host_state("gpu-01", gpu(), gpu(index=1), sentence="it is old", status=HostStatus.DOWN)
     states = tuple(GpuState(f"GPU-{n}", FindingKind.FREE, Severity.GOOD, NOON) for n in (0, 1))
-    made = msgspec.structs.replace(made, states=states)
-    assert made.snapshot is not None
-    snapshot = msgspec.structs.replace(made.snapshot, allocations=(MINE,))
-    state = late(msgspec.structs.replace(made, snapshot=snapshot))
+    made = replace(made, states=states)
+    state = late(with_snapshot(made, allocations=(MINE,)))
     assert [each.gpu_uuid for each in state.states] == ["GPU-1"]
     assert (state.sentence, state.status) == ("it is old", HostStatus.DOWN)
     assert late(made).remark.startswith("it is old; ")
@@ -208,17 +196,17 @@ def test_the_gpus_of_a_job_stay_after_its_end_and_the_note_says_so() -> None:
     assert shown(ended) == [1]
     assert ended.note == "slurm 7 has ended there"
     # That it is not known any more what was given to jobs is no end.
-    for given in (None, (UNKNOWN,), (msgspec.structs.replace(MINE, unplaced=1),)):
+    for given in (None, (UNKNOWN,), (replace(MINE, unplaced=1),)):
         state = host.see(given)
         assert shown(state) == [1]
         assert state.note == ""
     # It runs again, on another GPU.
-    assert shown(host.see((msgspec.structs.replace(MINE, devices=("GPU-3",)),))) == [3]
+    assert shown(host.see((replace(MINE, devices=("GPU-3",)),))) == [3]
 
 
 def test_nothing_is_shown_before_the_host_had_time_to_ask_slurm() -> None:
     host = OneHost()
-    for given in (None, (UNKNOWN,), (msgspec.structs.replace(MINE, unplaced=1),)):
+    for given in (None, (UNKNOWN,), (replace(MINE, unplaced=1),)):
         state = host.see(given, on((0,), "7"))
         assert state.snapshot is None
         assert state.status is HostStatus.CONNECTING
@@ -234,10 +222,7 @@ def test_nothing_is_shown_before_the_host_had_time_to_ask_slurm() -> None:
 
 def test_a_host_without_gpus_is_shown_at_once_with_its_own_sentence() -> None:
     host = OneHost()
-    made = host_state("gpu-01", sentence="it has no driver")
-    assert made.snapshot is not None
-    snapshot = msgspec.structs.replace(made.snapshot, gpus=())
-    host.inner.given = msgspec.structs.replace(made, snapshot=snapshot)
+    host.inner.given = with_snapshot(host_state(sentence="it has no driver"), gpus=())
     state = host.fleet.latest().hosts[0]
     assert state is host.inner.given
     assert state.remark == "it has no driver"
@@ -246,7 +231,7 @@ def test_a_host_without_gpus_is_shown_at_once_with_its_own_sentence() -> None:
 def test_a_host_that_falls_silent_has_no_new_sample() -> None:
     host = OneHost()
     state = host.see((MINE,))
-    host.inner.given = msgspec.structs.replace(
+    host.inner.given = replace(
         host.inner.given, status=HostStatus.SILENT, sentence="nothing arrives"
     )
     silent = host.fleet.latest().hosts[0]
@@ -281,28 +266,27 @@ def test_all_views_of_a_fleet_agree() -> None:
     end()
 
 
-def test_a_sample_waits_for_what_slurm_has_given_but_not_long() -> None:
-    def is_ready(allocations: Sequence[Allocation] | None, seconds: float) -> bool:
-        state = narrowed(allocations, on((1,), "7"), reserved_at=NOON)
-        assert state.snapshot is not None
-        return is_settled(msgspec.structs.replace(state, received_at=state.since + seconds))
-
-    assert not is_ready([UNKNOWN], 0.5)
-    assert is_ready([UNKNOWN], 2.0)
-    # What remains unknown of a job that is known is not looked up again.
-    assert is_ready([msgspec.structs.replace(MINE, unplaced=None)], 0.5)
-    assert is_ready([MINE], 0.5)
-    assert is_ready(None, 0.5)
-
-
-def test_a_sample_waits_for_the_reservations_but_not_long() -> None:
-    unread = narrowed([MINE], on((1,), "7"))
-
-    def is_ready(seconds: float) -> bool:
-        return is_settled(msgspec.structs.replace(unread, received_at=unread.since + seconds))
-
-    assert not is_ready(0.5)
-    assert is_ready(2.0)
+@pytest.mark.parametrize(
+    ("allocations", "reserved_at", "seconds", "is_ready"),
+    [
+        ([UNKNOWN], NOON, 0.5, False),
+        ([UNKNOWN], NOON, 2.0, True),
+        # What remains unknown of a job that is known is not looked up again.
+        ([replace(MINE, unplaced=None)], NOON, 0.5, True),
+        ([MINE], NOON, 0.5, True),
+        (None, NOON, 0.5, True),
+        ([MINE], None, 0.5, False),
+        ([MINE], None, 2.0, True),
+    ],
+)
+def test_a_sample_waits_for_allocations_and_reservations_but_not_long(
+    allocations: Sequence[Allocation] | None,
+    reserved_at: float | None,
+    seconds: float,
+    is_ready: bool,
+) -> None:
+    state = narrowed(allocations, on((1,), "7"), reserved_at=reserved_at)
+    assert is_settled(replace(state, received_at=state.since + seconds)) is is_ready
 
 
 def test_the_title_counts_further_jobs() -> None:

@@ -16,8 +16,19 @@ from gpumon.fleet.nvidia_smi import SmiReader
 from gpumon.host.process_host import Refused, target_of
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.stream import StreamError
+from tests.command import write_program
 from tests.driver import GIB, MIB, owners
-from tests.fleet.conftest import ROOT, STREAMER, reading, state, wait_for, wait_until
+from tests.fleet.conftest import (
+    ROOT,
+    STREAMER,
+    all_live,
+    reading,
+    state,
+    wait_down,
+    wait_for,
+    wait_until,
+)
+from tests.known import known
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +59,7 @@ def host(lab: Lab, tmp_path: Path) -> Path:
     """A host with an old nvidia-smi; returns the folder with what it says."""
     folder = tmp_path / "smi"
     folder.mkdir()
-    program(folder / "nvidia-smi", NVIDIA_SMI.format(folder=folder))
+    write_program(folder / "nvidia-smi", NVIDIA_SMI.format(folder=folder))
     (folder / "gpus").write_text(f"{HEADER}\n{ROW}\n")
     (folder / "processes").write_text("")
     lab.host("gpu-01", {"PATH": f"{folder}:/usr/bin:/bin"})
@@ -60,17 +71,16 @@ def test_gpus_and_owners_are_there_and_nothing_can_be_ended(lab: Lab, host: Path
     with owners(1, ["python", "train.py"]) as (owner,):
         (host / "processes").write_text(f"GPU-a, {owner.pid}, 512, /usr/bin/python3\n")
         with reading(lab.client, "gpu-01") as fleet:
-            wait_for(fleet, lambda now: now.hosts[0].status is HostStatus.LIVE)
-            known = state(fleet, "gpu-01")
-            assert known.origin is HostOrigin.NVIDIA_SMI
-            assert "only nvidia-smi" in known.sentence
-            assert known.snapshot is not None
-            (gpu,) = known.snapshot.gpus
+            (seen,) = wait_for(fleet, all_live).hosts
+            assert seen.origin is HostOrigin.NVIDIA_SMI
+            assert "only nvidia-smi" in seen.sentence
+            snapshot = known(seen.snapshot)
+            (gpu,) = snapshot.gpus
             assert (gpu.memory_used, gpu.utilization_gpu, gpu.power_draw) == (512 * MIB, 93, 512.33)
             assert (gpu.temperature_gpu, gpu.fan_speed) == (None, None)
             assert gpu.unknown["fan_speed"] is Unknown.NOT_SUPPORTED
-            assert known.snapshot.host.name == os.uname().nodename
-            (process,) = known.snapshot.processes
+            assert snapshot.host.name == os.uname().nodename
+            (process,) = snapshot.processes
             assert (process.id.pid, process.id.start_time) == (owner.pid, None)
             assert (process.uid, process.command) == (os.getuid(), ("python", "train.py"))
             assert process.memory_used == GIB // 2
@@ -82,9 +92,8 @@ def test_gpus_and_owners_are_there_and_nothing_can_be_ended(lab: Lab, host: Path
             wait_until(lambda: "NVIDIA-SMI has failed" in state(fleet, "gpu-01").sentence)
             assert "\x1b" not in state(fleet, "gpu-01").sentence
             (host / "gpus").write_text(f"{HEADER}\n{ROW}\n{LOST}\n")
-            wait_for(fleet, lambda now: len(now.hosts[0].snapshot.gpus) == 2)  # type: ignore[union-attr]  # it has one
-            snapshot = state(fleet, "gpu-01").snapshot
-            assert snapshot is not None
+            both = wait_for(fleet, lambda now: len(known(now.hosts[0].snapshot).gpus) == 2)
+            snapshot = known(both.hosts[0].snapshot)
             assert [gpu.status for gpu in snapshot.gpus] == [GpuStatus.OK, GpuStatus.LOST]
             assert snapshot.gpus[1].memory_used is None
     wait_until(lambda: lab.hosts["gpu-01"].sessions() == [], lab.hosts["gpu-01"].sessions)
@@ -97,57 +106,44 @@ exec sleep 600
 """The beginning of the stream of an older gpumon."""
 
 
-def program(path: Path, text: str) -> None:
-    """Put a program there in one step: it may run meanwhile."""
-    new = path.with_suffix(".new")
-    new.write_text(text)
-    new.chmod(0o755)
-    new.replace(path)
-
-
 @pytest.mark.slow
-def test_a_host_with_another_version_is_read_by_its_nvidia_smi_until_it_is_updated(
+def test_a_host_with_another_version_is_read_by_nvidia_smi_until_updated(
     lab: Lab, host: Path
 ) -> None:
-    program(host / "gpumon", OTHER_VERSION)
+    write_program(host / "gpumon", OTHER_VERSION)
     with reading(lab.client, "gpu-01") as fleet:
         hosts = wait_for(fleet, lambda now: now.hosts[0].status is not HostStatus.CONNECTING)
-        (known,) = hosts.hosts
-        assert known.status is HostStatus.LIVE, "there is no pause in between"
-        assert known.origin is HostOrigin.NVIDIA_SMI
-        assert "version 1 of the stream" in known.sentence
-        assert "install the same at both ends" in known.sentence
-        assert known.snapshot is not None
-        assert [gpu.utilization_gpu for gpu in known.snapshot.gpus] == [93]
-        program(host / "gpumon", f'#!/bin/sh\ncd {shlex.quote(ROOT)}\nexec {STREAMER} "$@"\n')
+        (old,) = hosts.hosts
+        assert old.status is HostStatus.LIVE, "there is no pause in between"
+        assert old.origin is HostOrigin.NVIDIA_SMI
+        assert "version 1 of the stream" in old.sentence
+        assert "install the same at both ends" in old.sentence
+        assert [gpu.utilization_gpu for gpu in known(old.snapshot).gpus] == [93]
+        write_program(host / "gpumon", f'#!/bin/sh\ncd {shlex.quote(ROOT)}\nexec {STREAMER} "$@"\n')
         lab.hosts["gpu-01"].stop()
         lab.hosts["gpu-01"].start()
         updated = wait_for(fleet, lambda now: now.hosts[0].origin is HostOrigin.GPUMON).hosts[0]
         assert updated.sentence == ""
 
 
-def test_a_host_that_answers_with_another_version_whatever_is_asked_is_not_asked_on_and_on(
-    lab: Lab,
-) -> None:
+def test_a_host_that_answers_anything_with_another_version_is_not_asked_for_ever(lab: Lab) -> None:
     answer = lab.folder / "answer"
-    program(
+    write_program(
         answer, f"#!/bin/sh\necho x >> {lab.folder}/asked\necho '#gpumon stream'\n{OTHER_VERSION}"
     )
     lab.host("gpu-01", {}, [f"ForceCommand {answer}"])
     with reading(lab.client, "gpu-01") as fleet:
-        wait_for(fleet, lambda now: now.hosts[0].status is HostStatus.DOWN)
-        assert "version 1 of the stream" in state(fleet, "gpu-01").sentence
+        assert "version 1 of the stream" in wait_down(fleet).sentence
     assert (lab.folder / "asked").read_text().count("x") == 2
 
 
 def test_a_host_with_another_version_and_nothing_else_is_down_with_the_reason(lab: Lab) -> None:
     folder = lab.folder / "bin"
     folder.mkdir()
-    program(folder / "gpumon", OTHER_VERSION)
+    write_program(folder / "gpumon", OTHER_VERSION)
     lab.host("gpu-01", {"PATH": f"{folder}:/usr/bin:/bin"})
     with reading(lab.client, "gpu-01") as fleet:
-        wait_for(fleet, lambda now: now.hosts[0].status is HostStatus.DOWN)
-        assert "version 1 of the stream" in state(fleet, "gpu-01").sentence
+        assert "version 1 of the stream" in wait_down(fleet).sentence
 
 
 def block(gpus: str, processes: str = "", owners: str = "") -> bytes:
@@ -180,8 +176,7 @@ def test_a_process_that_ps_does_not_show_is_not_visible() -> None:
 
 def test_no_gpu_is_said_and_not_shown_as_none() -> None:
     (snapshot,) = SmiReader("x").feed(block("No devices were found"))
-    assert snapshot.trouble is not None
-    assert snapshot.trouble.sentence == "No devices were found"
+    assert known(snapshot.trouble).sentence == "No devices were found"
     (snapshot,) = SmiReader("x").feed(block(""))
     assert snapshot.trouble is not None
 

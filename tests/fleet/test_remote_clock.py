@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import time
+from typing import TYPE_CHECKING, cast
+
+import pytest
 from msgspec.structs import replace
 
+from gpumon.fleet.fleet import FleetSnapshot, HostSource, HostState, HostStatus
 from gpumon.fleet.remote_clock import RemoteClock
 from gpumon.model.snapshot import Host, Snapshot
-from tests.build import NOON, gpu, process
+from tests.build import NOON, gpu, process, snapshot
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gpumon.fleet.fleet import Fleet
 
 DAY = 86400.0
 
@@ -68,3 +78,36 @@ def test_our_clock_that_is_set_is_followed() -> None:
             ours = clock.snapshot(sample(NOON + DAY + number)).time
             if number < 20 or number >= 30:
                 assert ours == here
+
+
+# The source of a dashboard
+
+
+class _OneHost:
+    """A fleet of one host whose samples a test makes."""
+
+    interval = 0.05
+
+    def __init__(self) -> None:
+        self.newest = snapshot(time.time(), gpu())
+
+    def latest(self) -> FleetSnapshot:
+        now = self.newest.time
+        state = HostState("gpu-01", HostStatus.LIVE, now, snapshot=self.newest)
+        return FleetSnapshot(now, (state,))
+
+    def subscribe(self, _: Callable[[], None]) -> Callable[[], None]:
+        return lambda: None
+
+
+@pytest.mark.parametrize(("late", "runs_back"), [(0.01, False), (3600.0, True)])
+def test_a_late_sample_does_not_run_back_but_a_set_clock(late: float, runs_back: bool) -> None:
+    host = _OneHost()
+    source = HostSource(cast("Fleet", host), "gpu-01")
+    source.open()
+    first, repeated = source.sample(), source.sample()
+    assert first.time < repeated.time
+    host.newest = snapshot(repeated.time - late, gpu())
+    arrived = source.sample()
+    assert arrived.time == (host.newest.time if runs_back else repeated.time)
+    source.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +12,7 @@ from hypothesis import strategies as st
 from gpumon.fleet.fleet import FleetError
 from gpumon.fleet.ssh import SshClient, ending, read_client
 from gpumon.text.formatting import printable
+from tests.command import run_program
 from tests.lives import needs
 
 if TYPE_CHECKING:
@@ -20,15 +20,8 @@ if TYPE_CHECKING:
 
 
 def told_by_ssh(arguments: list[str]) -> set[str]:
-    """What ssh would do."""
-    done = subprocess.run(
-        [arguments[0], "-G", *arguments[1 : arguments.index("--") + 2]],
-        capture_output=True,
-        text=True,
-        check=True,
-        stdin=subprocess.DEVNULL,
-    )
-    return set(done.stdout.splitlines())
+    command = [arguments[0], "-G", *arguments[1 : arguments.index("--") + 2]]
+    return set(run_program(command, check=True).stdout.splitlines())
 
 
 @needs("ssh")
@@ -57,14 +50,10 @@ def test_the_options_of_the_user_come_first_and_ours_forward_nothing(tmp_path: P
 @pytest.mark.parametrize("shell", ["sh", "bash", "dash", "zsh", "fish", "tcsh"])
 def test_any_login_shell_reads_the_command(shell: str, tmp_path: Path) -> None:
     try:
-        done = subprocess.run(
+        done = run_program(
             [shell, "-c", SshClient(command="echo 'a b'").stream("x", 0.5)[-1]],
             # fish creates its folder there.
-            env=os.environ | {"XDG_CONFIG_HOME": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            check=False,
+            os.environ | {"XDG_CONFIG_HOME": str(tmp_path)},
         )
     except FileNotFoundError:
         pytest.skip(f"there is no {shell} here")

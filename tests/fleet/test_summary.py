@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpumon.findings import FindingKind, Severity
 from gpumon.findings.groups import UserUse
-from gpumon.fleet.fleet import HostStatus
+from gpumon.fleet.demo import DemoFleet
+from gpumon.fleet.fleet import HostOrigin, HostStatus
 from gpumon.fleet.summary import HostJudge, totals
 from gpumon.model.allocations import Allocation
 from gpumon.model.snapshot import GpuStatus
 from tests.build import GIB, NOON, gpu, process
-from tests.hosts import host, host_state
+from tests.clock import HandClock
+from tests.hosts import demo_hosts, host, host_state, with_snapshot
+from tests.known import known
 
 FULL = gpu(index=1, memory_used=79 * GIB, memory_free=GIB, utilization_gpu=90)
 LOST = gpu(index=2, status=GpuStatus.LOST, memory_used=None, memory_free=None, utilization_gpu=None)
@@ -24,8 +27,8 @@ def test_free_gpus_and_the_most_free_memory_are_those_of_sound_gpus() -> None:
     assert (made.free, made.most_free) == (1, 79 * GIB)
     assert [one.free for one in made.gpus] == [True, False, False]
     assert [use.user for use in made.users] == ["bo"]
-    assert made.worst is not None
-    assert (made.worst.index, made.worst.state.kind) == (2, FindingKind.LOST)
+    worst = known(made.worst)
+    assert (worst.index, worst.state.kind) == (2, FindingKind.LOST)
     assert made.severity is Severity.CRITICAL
 
 
@@ -48,15 +51,14 @@ def test_a_gpu_is_called_idle_only_after_a_while() -> None:
         host_state("a", idle, processes=held, time=NOON + second) for second in range(0, 90, 5)
     ]
     assert host(*states[:3]).worst is None
-    worst = host(*states).worst
-    assert worst is not None
+    worst = known(host(*states).worst)
     assert worst.state.kind is FindingKind.IDLE
 
 
 @pytest.mark.parametrize("status", [HostStatus.DOWN, HostStatus.SILENT, HostStatus.CONNECTING])
 def test_nobody_knows_what_is_free_on_a_host_that_does_not_answer(status: HostStatus) -> None:
     live = host_state("a", gpu(), FULL, processes=ON_FULL)
-    made = host(live, msgspec.structs.replace(live, status=status))
+    made = host(live, replace(live, status=status))
     assert (made.free, made.most_free, made.memory_used, made.memory_total) == (None,) * 4
     assert len(made.gpus) == 2, "the last picture stays"
 
@@ -85,11 +87,60 @@ def test_a_clock_that_steps_back_is_followed() -> None:
 
 
 def test_who_only_has_an_allocation_is_a_user_of_the_host() -> None:
-    state = host_state("a", gpu(), gpu(index=1))
-    assert state.snapshot is not None
     given = (Allocation("slurm", "7", "ann", ("GPU-1",)),)
-    seen = msgspec.structs.replace(state.snapshot, allocations=given)
-    (ann,) = host(msgspec.structs.replace(state, snapshot=seen)).users
+    (ann,) = host(with_snapshot(host_state("a", gpu(), gpu(index=1)), allocations=given)).users
     assert isinstance(ann, UserUse)
     assert (ann.user, ann.processes, ann.memory) == ("ann", 0, 0)
     assert [(job.gpus, job.unused) for job in ann.allocated] == [((1,), 1)]
+
+
+# The simulated fleet: hosts that are sound, sick, down, and that come back
+
+
+NAMES = [f"gpu-{number:02}" for number in range(1, 17)]
+
+
+def test_the_hosts_differ() -> None:
+    hosts = demo_hosts(16)
+    assert [one.name for one in hosts if one.state.status is HostStatus.DOWN] == ["gpu-07"]
+    sick = [one.name for one in hosts if one.is_live and one.severity is Severity.CRITICAL]
+    assert sick == ["gpu-04"]
+    assert [one.name for one in hosts if one.state.origin is HostOrigin.NVIDIA_SMI] == ["gpu-08"]
+    assert len({one.free for one in hosts}) > 4
+
+
+def test_a_connection_ends_and_comes_back() -> None:
+    clock = HandClock()
+    fleet = DemoFleet(NAMES, clock=clock)
+
+    def status() -> HostStatus:
+        fleet.sample("gpu-12")
+        return fleet.latest().hosts[11].status
+
+    assert fleet.latest().hosts[11].status is HostStatus.CONNECTING
+    assert status() is HostStatus.LIVE
+    clock.now += 241
+    assert status() is HostStatus.DOWN
+    kept = fleet.latest().hosts[11]
+    assert kept.snapshot is not None
+    clock.now += 20
+    assert status() is HostStatus.LIVE
+
+
+def test_nothing_is_signalled_where_there_is_no_gpumon() -> None:
+    fleet = DemoFleet(NAMES)
+    assert fleet.machine("gpu-08", readonly=False).processes.readonly
+    assert not fleet.machine("gpu-01", readonly=False).processes.readonly
+    assert fleet.machine("gpu-01", readonly=True).processes.readonly
+
+
+def test_every_host_is_sampled_and_the_thread_ends() -> None:
+    fleet = DemoFleet(NAMES[:4], interval=0.1)
+    heard = []
+    fleet.subscribe(lambda: heard.append(1))
+    fleet.start()
+    judges = [HostJudge(place) for place in range(4)]
+    while len(heard) < 12:
+        made = [judge.judge(one) for judge, one in zip(judges, fleet.latest().hosts, strict=True)]
+    fleet.close()
+    assert all(one.gpus for one in made)

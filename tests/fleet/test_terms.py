@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpumon.filters.language import FilterError, parse
 from gpumon.filters.terms import FilterContext
@@ -13,7 +13,7 @@ from gpumon.model.allocations import Allocation
 from gpumon.model.processes import Workload
 from gpumon.model.snapshot import GpuStatus
 from tests.build import GIB, NOON, gpu, process
-from tests.hosts import host, host_state
+from tests.hosts import host, host_state, with_snapshot
 
 BUSY = gpu(index=2, memory_used=70 * GIB, memory_free=10 * GIB, utilization_gpu=90)
 ANN = process(7, memory_used=70 * GIB, sm=90, gpus=(2,), user="Ann")
@@ -25,28 +25,11 @@ DOWN = host(host_state("gpu-03"), host_state("gpu-03", status=HostStatus.DOWN))
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "free>1",
-        "free=2",
+        *("", "ann", "h100 lab", "!bo", "free>1", "free=2", "!free>2"),
         "free>1 mem>40G user:ann host:gpu-0*",
-        "!free>2",
-        "host:lab",
-        "host:gpu-??.lab",
-        "host:gpu-[0-9]1*",
-        "host=gpu-01.lab",
-        "!host:gpu-0?",
-        "used>=71G",
-        "used<72G",
-        "gpus=3",
-        "user=ann",
-        "model:h100",
-        "state:free",
-        "state:live",
-        "!state:lost",
-        "age<5s",
-        "ann",
-        "h100 lab",
-        "!bo",
+        *("host:lab", "host:gpu-??.lab", "host:gpu-[0-9]1*", "host=gpu-01.lab", "!host:gpu-0?"),
+        *("used>=71G", "used<72G", "gpus=3", "user=ann", "model:h100", "age<5s"),
+        *("state:free", "state:live", "!state:lost"),
     ],
 )
 def test_it_keeps_the_host(text: str) -> None:
@@ -61,12 +44,10 @@ def test_it_leaves_out_the_host(text: str) -> None:
 
 
 def test_jobs_of_a_host_are_those_of_its_processes_and_those_that_were_given_gpus() -> None:
-    placed = msgspec.structs.replace(ANN, place=Workload(slurm_job="88123"))
-    state = host_state("gpu-04", BUSY, processes=(placed,))
-    assert state.snapshot is not None
+    placed = replace(ANN, place=Workload(slurm_job="88123"))
     given = (Allocation("slurm", "88_3", "bo", number="91"),)
-    seen = msgspec.structs.replace(state.snapshot, allocations=given)
-    there = host(msgspec.structs.replace(state, snapshot=seen))
+    state = host_state("gpu-04", BUSY, processes=(placed,))
+    there = host(with_snapshot(state, allocations=given))
     for text in ("job:88123", "job=91", "job=88_3", "alloc:bo", "alloc:88_3", "!alloc:ann"):
         assert parse(text, HOSTS).matches(there, NOON), text
     for text in ("job:5", "alloc:88123", "job=88"):
@@ -118,7 +99,7 @@ def test_every_example_of_the_help_can_be_read(term: object) -> None:
 )
 def test_processes_are_found_by_their_host_too(text: str, kept: bool) -> None:
     facts = FilterContext(NOON, lambda _: None, host="GPU-01.lab")
-    named = msgspec.structs.replace(ANN, name="python")
+    named = replace(ANN, name="python")
     assert parse(text, FLEET_PROCESSES).matches(named, facts) is kept
 
 

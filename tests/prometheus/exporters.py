@@ -35,14 +35,9 @@ def page(
     label: str = "Hostname",
     more: str = "",
 ) -> str:
-    """The page of one host, as dcgm-exporter writes it.
+    """The page of one host, as dcgm-exporter writes it, with the same values for each GPU.
 
-    Args:
-        host: Its name.
-        values: Values by metric, the same for each GPU.
-        gpus: Number of GPUs.
-        label: The label that has the name.
-        more: More labels of each series: ``,pod="train-0"``.
+    Its name is in ``label``; each series has ``more`` labels, such as ``,pod="train-0"``.
     """
     lines = []
     for name, value in values.items():
@@ -57,16 +52,13 @@ def page(
 
 
 def uuid(host: str, gpu: int) -> str:
-    """The UUID of a simulated GPU."""
     return f"GPU-{uuid5(NAMESPACE_DNS, f'{gpu}.{host}')}"
 
 
 class Exporters:
     """An HTTP server on loopback with one page a host at ``/HOST/metrics``.
 
-    Attributes:
-        port: Where it listens.
-        pages: Makes the page of a host; an exception answers with status 500.
+    ``pages`` makes the page of a host; an exception answers with status 500.
     """
 
     def __init__(self, pages: Callable[[str], str]) -> None:
@@ -96,7 +88,11 @@ class Exporters:
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
+    def target(self, host: str, job: str = "dcgm", **labels: str) -> tuple[str, dict[str, str]]:
+        """What a Prometheus scrapes for a host of a job: the address, and the labels."""
+        place = {"__metrics_path__": f"/{host}/metrics", "instance": f"{host}:9400", "job": job}
+        return f"127.0.0.1:{self.port}", {**place, **labels}
+
     def close(self) -> None:
-        """Stop."""
         self._server.shutdown()
         self._server.server_close()

@@ -16,11 +16,7 @@ if TYPE_CHECKING:
 class HostileServer:
     """Gives the same answer to every request.
 
-    Attributes:
-        port: Where it listens on 127.0.0.1.
-        requests: What was asked.
-        answer: What is answered: bytes, or a function that writes to the connection. ``None``
-            closes the connection.
+    It is bytes, or a function that writes to the connection; ``None`` closes the connection.
     """
 
     def __init__(
@@ -34,6 +30,10 @@ class HostileServer:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
 
     def _accept(self) -> None:
         while True:
@@ -65,7 +65,6 @@ class HostileServer:
                         return
 
     def close(self) -> None:
-        """Stop listening."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -73,10 +72,8 @@ class HostileServer:
 
 @contextmanager
 def answering(
-    answer: bytes | Callable[[socket.socket], None] | None,
-    context: ssl.SSLContext | None = None,
+    answer: bytes | Callable[[socket.socket], None] | None, context: ssl.SSLContext | None = None
 ) -> Iterator[HostileServer]:
-    """A server until the end of the block."""
     server = HostileServer(answer, context)
     try:
         yield server
@@ -85,7 +82,6 @@ def answering(
 
 
 def http(body: bytes, status: str = "200 OK", *headers: str) -> bytes:
-    """A whole answer."""
     lines = [f"HTTP/1.1 {status}", f"Content-Length: {len(body)}", *headers, "", ""]
     return "\r\n".join(lines).encode() + body
 

@@ -12,6 +12,7 @@ import pytest
 
 from gpumon.config.settings import Prometheus
 from gpumon.prometheus import PrometheusFleet, read_endpoint, read_match
+from tests.known import known
 from tests.ports import free_place
 from tests.screen import PATIENCE
 
@@ -29,10 +30,7 @@ needs_prometheus = pytest.mark.skipif(
 class PrometheusServer:
     """Runs until ``close``; may be stopped and started again with its data.
 
-    Args:
-        folder: For its data.
-        targets: What it scrapes: an address with the labels of the target.
-        interval: Time between two scrapes of a target.
+    What it scrapes are addresses with labels, in the way that ``scraping`` says.
     """
 
     def __init__(
@@ -40,6 +38,8 @@ class PrometheusServer:
         folder: Path,
         targets: Iterable[tuple[str, Mapping[str, str]]] = (),
         interval: str = "1s",
+        rules: Path | None = None,
+        **scraping: object,
     ) -> None:
         self._folder = folder
         self._targets = folder / "targets.json"
@@ -47,10 +47,12 @@ class PrometheusServer:
         self._place = free_place()
         self.scrape(targets)
         searched = {"files": [str(self._targets)], "refresh_interval": "1s"}
+        intervals = ("scrape_interval", "scrape_timeout", "evaluation_interval")
         config = {
-            "global": {"scrape_interval": interval, "scrape_timeout": interval},
+            "global": dict.fromkeys(intervals, interval),
+            "rule_files": [] if rules is None else [str(rules)],
             # Every target says of which job it is.
-            "scrape_configs": [{"job_name": "none", "file_sd_configs": [searched]}],
+            "scrape_configs": [{"job_name": "none", "file_sd_configs": [searched], **scraping}],
         }
         # JSON is YAML.
         folder.joinpath("prometheus.yml").write_text(json.dumps(config))
@@ -58,11 +60,9 @@ class PrometheusServer:
 
     @property
     def url(self) -> str:
-        """Its address."""
         return f"http://{self._place}"
 
     def scrape(self, targets: Iterable[tuple[str, Mapping[str, str]]]) -> None:
-        """Scrape these targets from now on."""
         groups = [{"targets": [address], "labels": dict(labels)} for address, labels in targets]
         new = self._folder / "targets.new"
         new.write_text(json.dumps(groups))
@@ -85,7 +85,6 @@ class PrometheusServer:
             )
 
     def close(self) -> None:
-        """Stop it."""
         if self._process is not None:
             self._process.terminate()
             try:
@@ -106,7 +105,6 @@ def open_fleet(url: str, match: str = "", **terms: float) -> PrometheusFleet:
 def wait_for(
     fleet: PrometheusFleet, holds: Callable[[FleetSnapshot], object], what: str
 ) -> FleetSnapshot:
-    """Wait until a condition holds for the fleet."""
     deadline = time.monotonic() + PATIENCE
     while not holds(latest := fleet.latest()):
         assert time.monotonic() < deadline, f"waiting for {what}: {latest}"
@@ -115,19 +113,15 @@ def wait_for(
 
 
 def host_of(fleet: FleetSnapshot, name: str) -> HostState | None:
-    """A host; ``None`` if there is no such one."""
     return next((host for host in fleet.hosts if host.name == name), None)
 
 
 def wait_for_host(
     fleet: PrometheusFleet, name: str, holds: Callable[[HostState], object], what: str
 ) -> HostState:
-    """Wait until a condition holds for a host."""
 
     def of_host(latest: FleetSnapshot) -> bool:
         host = host_of(latest, name)
         return host is not None and bool(holds(host))
 
-    host = host_of(wait_for(fleet, of_host, f"{name}: {what}"), name)
-    assert host is not None
-    return host
+    return known(host_of(wait_for(fleet, of_host, f"{name}: {what}"), name))

@@ -17,7 +17,8 @@ from gpumon.config.settings import Prometheus
 from gpumon.fleet.fleet import FleetError, HostStatus
 from gpumon.prometheus.client import PrometheusClient, QueryError, read_endpoint
 from tests.absent import ABSENT
-from tests.exporter.certificates import Authority, authority, needs_openssl
+from tests.exporter.certificates import Authority, authority
+from tests.known import known
 from tests.ports import free_place
 from tests.prometheus.hostile import answering, drip
 from tests.prometheus.hostile import http as answer
@@ -101,7 +102,7 @@ _BAD_ANSWERS: dict[str, tuple[bytes | Callable[[socket.socket], None] | None, st
 def test_a_bad_answer(kind: str) -> None:
     told, expected = _BAD_ANSWERS[kind]
     with answering(told) as server:
-        assert expected in refusal(f"http://127.0.0.1:{server.port}")
+        assert expected in refusal(server.url)
         assert len(server.requests) == 1
 
 
@@ -116,7 +117,7 @@ def test_a_bad_answer(kind: str) -> None:
 )
 def test_an_endless_answer_is_given_up(told: Callable[[socket.socket], None]) -> None:
     with answering(told) as server:
-        url = f"http://127.0.0.1:{server.port}"
+        url = server.url
         assert refusal(url, patience=0.5) == "no answer within 0.5s"
 
 
@@ -126,7 +127,7 @@ def test_a_flood_takes_no_memory() -> None:
     with answering(bomb) as server:
         tracemalloc.start()
         try:
-            refusal(f"http://127.0.0.1:{server.port}")
+            refusal(server.url)
             assert tracemalloc.get_traced_memory()[1] < 200 * 2**20
         finally:
             tracemalloc.stop()
@@ -140,9 +141,7 @@ def test_nobody_listens() -> None:
 def test_a_kept_connection_that_ended_is_made_anew() -> None:
     """Also gzip is asked for, and the connection kept."""
     with answering(answer(_ZIPPED, "200 OK", _GZIP)) as server:
-        client = PrometheusClient(
-            read_endpoint(f"http://127.0.0.1:{server.port}", Prometheus()), 60.0
-        )
+        client = PrometheusClient(read_endpoint(server.url, Prometheus()), 60.0)
         for _ in range(2):
             (series,) = client.query("up")
             assert (series.metric.job, series.value) == ("a", (1.5, "1"))
@@ -156,7 +155,6 @@ def test_a_kept_connection_that_ended_is_made_anew() -> None:
             client.query("up")
 
 
-@needs_openssl
 def test_tls_with_an_authority_of_ones_own(authority: Authority, tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(authority.folder / "server.pem", authority.folder / "server.key")
@@ -181,7 +179,7 @@ def test_tls_with_an_authority_of_ones_own(authority: Authority, tmp_path: Path)
 
 def test_a_dead_server_blocks_nobody_and_is_tried_again() -> None:
     with answering(drip(b"", b"")) as server:
-        fleet = open_fleet(f"http://127.0.0.1:{server.port}", patience=0.5)
+        fleet = open_fleet(server.url, patience=0.5)
         try:
             name = f"127.0.0.1:{server.port}"
             latest = wait_for(
@@ -191,8 +189,7 @@ def test_a_dead_server_blocks_nobody_and_is_tried_again() -> None:
             assert latest.hosts[0].sentence == "no answer within 0.5s"
             source = fleet.machine(name).source
             source.open()
-            trouble = source.sample().trouble
-            assert trouble is not None
+            trouble = known(source.sample().trouble)
             assert "no answer" in trouble.sentence
             assert list(source.past()) == []
             asked = len(server.requests)
@@ -208,7 +205,7 @@ def test_a_dead_server_blocks_nobody_and_is_tried_again() -> None:
 def test_a_fleet_closes_while_it_waits() -> None:
     """Not after the time limit, an hour here."""
     with answering(drip(b"", b"")) as server:
-        fleet = open_fleet(f"http://127.0.0.1:{server.port}", patience=3600.0)
+        fleet = open_fleet(server.url, patience=3600.0)
         deadline = time.monotonic() + 60
         while not server.requests:
             assert time.monotonic() < deadline

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -22,6 +20,8 @@ from gpumon.prometheus.client import PrometheusClient, read_endpoint
 from gpumon.prometheus.poller import PrometheusPoller
 from gpumon.prometheus.queries import Queries
 from tests import lives
+from tests.command import GPUMON, run_program
+from tests.known import known
 from tests.prometheus.exporters import DEFAULT_COUNTERS, Exporters, page, uuid
 from tests.prometheus.server import (
     PrometheusServer,
@@ -31,12 +31,15 @@ from tests.prometheus.server import (
     wait_for,
     wait_for_host,
 )
+from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from gpumon.fleet.fleet import HostState
+    from gpumon.makers.source import Source
+    from gpumon.model.snapshot import Gpu, Snapshot
     from gpumon.prometheus import PrometheusFleet
 
 pytestmark = [needs_prometheus, pytest.mark.slow]
@@ -47,40 +50,30 @@ class Site:
     """A Prometheus, the exporters that it scrapes, and the fleet of it."""
 
     def __init__(self, folder: Path) -> None:
-        self.pages: dict[str, str | Callable[[], str]] = {}
-        self.exporters = Exporters(self._page)
+        self.pages: dict[str, str] = {}
+        self.exporters = Exporters(lambda host: self.pages[host])
         self.prometheus = PrometheusServer(folder)
-        self.fleet: PrometheusFleet | None = None
-
-    def _page(self, host: str) -> str:
-        found = self.pages[host]
-        return found if isinstance(found, str) else found()
+        self._fleet: PrometheusFleet | None = None
 
     def scrape(self, **jobs: str) -> None:
-        """Scrape hosts, each of a job."""
-        self.prometheus.scrape(
-            [
-                (
-                    f"127.0.0.1:{self.exporters.port}",
-                    {
-                        "__metrics_path__": f"/{host}/metrics",
-                        "instance": f"{host}:9400",
-                        "job": job,
-                    },
-                )
-                for host, job in jobs.items()
-            ]
-        )
+        self.prometheus.scrape(self.exporters.target(host, job) for host, job in jobs.items())
 
-    def open(self, match: str = "") -> PrometheusFleet:
-        """The fleet; once."""
-        self.fleet = open_fleet(self.prometheus.url, match)
-        return self.fleet
+    def open(self, match: str = "", **pages: str) -> PrometheusFleet:
+        """The fleet, once; these pages are those of hosts of the job ``dcgm``."""
+        if pages:
+            self.pages = pages
+            self.scrape(**dict.fromkeys(pages, "dcgm"))
+        self._fleet = open_fleet(self.prometheus.url, match)
+        return self._fleet
+
+    def live(self, **pages: str) -> tuple[PrometheusFleet, HostState]:
+        """The fleet of hosts with these pages, and the first of them once it is live."""
+        fleet = self.open(**pages)
+        return fleet, wait_for_host(fleet, next(iter(pages)), is_live, "live")
 
     def close(self) -> None:
-        """End all of it."""
-        if self.fleet is not None:
-            self.fleet.close()
+        if self._fleet is not None:
+            self._fleet.close()
         self.prometheus.close()
         self.exporters.close()
 
@@ -95,6 +88,24 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 def is_live(host: HostState) -> bool:
     return host.status is HostStatus.LIVE and host.snapshot is not None
+
+
+def is_down(host: HostState) -> bool:
+    return host.status is HostStatus.DOWN
+
+
+def has_power(gpu: Gpu) -> bool:
+    """Of all hosts, power is not asked for."""
+    return gpu.power_draw is not None
+
+
+def sampled(source: Source, has_every_metric: Callable[[Gpu], bool] = has_power) -> Snapshot:
+    """Open a source, and sample it until it has every metric."""
+    source.open()
+    deadline = time.monotonic() + PATIENCE
+    while not has_every_metric((sample := source.sample()).gpus[0]):
+        assert time.monotonic() < deadline, "every metric"
+    return sample
 
 
 def _has_free_memory(host: HostState) -> bool:
@@ -118,10 +129,7 @@ def test_hosts_of_both_spellings_and_their_values(site: Site) -> None:
     latest = fleet.latest()
     assert [host.name for host in latest.hosts] == ["gpu2", "gpu10", "smi"]
     assert {host.origin for host in latest.hosts} == {HostOrigin.PROMETHEUS}
-    first, second, third = (host.snapshot for host in latest.hosts)
-    assert first is not None
-    assert second is not None
-    assert third is not None
+    first, second, third = (known(host.snapshot) for host in latest.hosts)
     assert [gpu.index for gpu in first.gpus] == [0, 1]
     gpu = first.gpus[1]
     assert (gpu.uuid, gpu.name) == (uuid("gpu2", 1), "NVIDIA H100 80GB HBM3")
@@ -175,21 +183,11 @@ def test_an_open_host_has_every_metric_and_a_past(
     site.pages = {"gpu1": page("gpu1", profiled, gpus=2), "smi": _SMI}
     site.scrape(gpu1="dcgm", smi="nvidia")
     fleet = site.open()
-    host = wait_for_host(fleet, "gpu1", is_live, "live")
-    began = host.snapshot.time if host.snapshot is not None else 0.0
-    assert host.snapshot is not None
-    assert host.snapshot.gpus[0].power_draw is None
-    wait_for_host(
-        fleet,
-        "gpu1",
-        lambda now: now.snapshot is not None and now.snapshot.time > began + 4,
-        "4s",
-    )
+    began = known(wait_for_host(fleet, "gpu1", is_live, "live").snapshot)
+    assert not has_power(began.gpus[0])
+    wait_for_host(fleet, "gpu1", lambda now: known(now.snapshot).time > began.time + 4, "4s")
     source = fleet.machine("gpu1").source
-    source.open()
-    deadline = time.monotonic() + 60
-    while (sample := source.sample()).gpus[0].power_draw is None:
-        assert time.monotonic() < deadline, "every metric"
+    sample = sampled(source)
     gpu = sample.gpus[0]
     assert (gpu.power_draw, gpu.clock_sm, gpu.energy) == (312.5, 1980, 123456.789)
     # DCGM's ratios are percent here.
@@ -207,9 +205,7 @@ def test_an_open_host_has_every_metric_and_a_past(
     assert times == sorted(times)
     source.close()
     card = fleet.machine("smi").source
-    card.open()
-    while (sample := card.sample()).gpus[0].power_draw is None:
-        assert time.monotonic() < deadline + 60, "every metric"
+    sample = sampled(card)
     assert (sample.gpus[0].clock_sm, sample.gpus[0].pstate) == (1600, 8)
     assert sample.gpus[0].name == "NVIDIA GeForce RTX 2080 SUPER"
     assert sample.host.driver_version == "471.11"
@@ -217,18 +213,13 @@ def test_an_open_host_has_every_metric_and_a_past(
 
 
 def test_a_host_that_dies_keeps_its_values_and_comes_back(site: Site) -> None:
-    site.pages = {"gpu1": page("gpu1"), "gpu2": page("gpu2"), "gpu3": page("gpu3")}
-    site.scrape(gpu1="dcgm", gpu2="dcgm", gpu3="dcgm")
-    fleet = site.open()
+    fleet = site.open(gpu1=page("gpu1"), gpu2=page("gpu2"), gpu3=page("gpu3"))
     wait_for(fleet, lambda now: sum(map(is_live, now.hosts)) == 3, "three hosts")
     alive = site.pages.pop("gpu2")
     died_at = time.time()
-    host = wait_for_host(
-        fleet, "gpu2", lambda now: now.status is HostStatus.DOWN, "down when up is 0"
-    )
+    host = wait_for_host(fleet, "gpu2", is_down, "down when up is 0")
     assert "up is 0" in host.sentence
-    assert host.snapshot is not None
-    assert len(host.snapshot.gpus) == 8
+    assert len(known(host.snapshot).gpus) == 8
     # Since the last scrape, not since it was noticed.
     assert died_at - 10 < host.since <= died_at + 2
     others = [other for other in fleet.latest().hosts if other.name != "gpu2"]
@@ -246,12 +237,8 @@ def test_hosts_that_were_down_before_the_start(site: Site) -> None:
     before.close()
     del site.pages["b"]
     fleet = site.open()
-    host = wait_for_host(
-        fleet, "node-b", lambda now: now.status is HostStatus.DOWN, "down, by its own name"
-    )
-    assert host.snapshot is not None
-    other = wait_for_host(fleet, "never", lambda now: now.status is HostStatus.DOWN, "down")
-    assert other.snapshot is None
+    assert wait_for_host(fleet, "node-b", is_down, "down, by its own name").snapshot is not None
+    assert wait_for_host(fleet, "never", is_down, "down").snapshot is None
     assert [one.name for one in fleet.latest().hosts] == ["never", "node-a", "node-b", "node-c"]
     # Once it answers, it has its own name.
     site.pages["never"] = page("node-d")
@@ -267,7 +254,7 @@ def test_all_hosts_are_down(site: Site) -> None:
     before.close()
     site.pages.clear()
     fleet = site.open()
-    wait_for_host(fleet, "node-a", lambda now: now.status is HostStatus.DOWN, "down")
+    wait_for_host(fleet, "node-a", is_down, "down")
 
 
 def test_who_has_the_gpus(site: Site) -> None:
@@ -278,20 +265,18 @@ def test_who_has_the_gpus(site: Site) -> None:
     own = ',pod="metrics-x7",namespace="monitoring",container="nvidia-dcgm-exporter"'
     workload = f'{own},exported_pod="train-0",exported_namespace="ml",exported_container="main"'
     honored = ',pod="infer-1",namespace="ml",container="main"'
-    site.pages = {
-        "a": page("a", gpus=2, more=workload),
-        "b": page("b", gpus=1, more=honored),
-        "c": page("c", gpus=1, more=own),
-        "d": page("d", gpus=1, more=',hpc_job="88123"'),
-        "e": "".join(page("e", gpus=1, more=_pod(name)) for name in ("one", "two")),
-        "f": page("f", gpus=1, more=',hpc_job="7"') + page("f", gpus=2, more=',hpc_job="8"'),
-        "g": "".join(
+    fleet = site.open(
+        a=page("a", gpus=2, more=workload),
+        b=page("b", gpus=1, more=honored),
+        c=page("c", gpus=1, more=own),
+        d=page("d", gpus=1, more=',hpc_job="88123"'),
+        e="".join(page("e", gpus=1, more=_pod(name)) for name in ("one", "two")),
+        f=page("f", gpus=1, more=',hpc_job="7"') + page("f", gpus=2, more=',hpc_job="8"'),
+        g="".join(
             page("g", gpus=1, more=f'{_pod(name)},GPU_I_ID="{number}",GPU_I_PROFILE="1g.10gb"')
             for name, number in (("one", 7), ("two", 8))
         ),
-    }
-    site.scrape(**dict.fromkeys("abcdefg", "dcgm"))
-    fleet = site.open()
+    )
     wait_for(fleet, lambda now: sum(map(is_live, now.hosts)) == 7, "seven hosts")
     owners = {host.name: host.owners for host in fleet.latest().hosts}
     assert owners == {
@@ -306,9 +291,7 @@ def test_who_has_the_gpus(site: Site) -> None:
 
 
 @pytest.mark.parametrize("question", range(1, 8))
-def test_a_host_that_is_scraped_first_between_two_questions_is_whole(
-    site: Site, question: int
-) -> None:
+def test_a_host_that_is_new_between_two_questions_is_whole(site: Site, question: int) -> None:
     values = {**DEFAULT_COUNTERS, "DCGM_FI_DEV_XID_ERRORS": 79.0}
     site.pages = {name: page(name, values, gpus=1, more=_pod(name)) for name in "ab"}
     site.scrape(a="dcgm")
@@ -332,8 +315,7 @@ def test_a_host_that_is_scraped_first_between_two_questions_is_whole(
     assert {"a"} <= poller.hosts.keys() <= {"a", "b"}
     for name, host in poller.hosts.items():
         assert host.state.owners == (Owner(f"ml/{name}", 1, 41000 * MIB),)
-        assert host.state.snapshot is not None
-        (gpu,) = host.state.snapshot.gpus
+        (gpu,) = known(host.state.snapshot).gpus
         assert (gpu.memory_used, gpu.xid) == (41000 * MIB, 79)
 
 
@@ -341,9 +323,8 @@ def test_an_exporter_has_no_gpu_whatever_the_name_of_its_pod(site: Site) -> None
     """Unless told otherwise, Prometheus renames the label of the workload, and adds its own."""
     used, other = page("a", gpus=1, more=_pod("train-0")), page("a", gpus=2)
     site.pages = {"a": used + "".join(x for x in other.splitlines(True) if 'gpu="1"' in x)}
-    target = {"__metrics_path__": "/a/metrics", "instance": "a:9400", "job": "metrics"}
     own = {"pod": "agent-x7", "namespace": "monitoring", "container": "agent"}
-    site.prometheus.scrape([(f"127.0.0.1:{site.exporters.port}", {**target, **own})])
+    site.prometheus.scrape([site.exporters.target("a", "metrics", **own)])
     host = wait_for_host(site.open(), "a", is_live, "live")
     assert host.owners == (Owner("ml/train-0", 1, 41000 * MIB),)
 
@@ -373,17 +354,14 @@ def test_a_gpu_that_needs_a_reset_is_not_handed_out(site: Site) -> None:
     # Some sites have only the counts of dcgm-exporter, by XID.
     for gpu, (xid, seen) in enumerate(((79, 1), (79, 0), (31, 1)), len(xids) + 1):
         series += f'DCGM_EXP_XID_ERRORS_COUNT{{{_labels(gpu)},xid="{xid}"}} {seen}\n'
-    site.pages = {"a": series}
-    site.scrape(a="dcgm")
-    fleet = site.open()
-    host = wait_for_host(fleet, "a", is_live, "live")
+    _, host = site.live(a=series)
     free = {gpu.index for gpu in HostJudge(0).judge(host).gpus if gpu.free}
     sound = {*range(len(_UNSOUND), len(xids)), len(xids) + 2, len(xids) + 3}
     assert free == sound
-    selecting = [sys.executable, "-m", "gpumon", "select", "--prometheus", site.prometheus.url]
+    selecting = [*GPUMON, "select", "--prometheus", site.prometheus.url]
     for more in ([], ["--free", "1G"]):
         arguments = [*selecting, "--verbose", "-n", str(len(sound) + 1), *more]
-        told = subprocess.run(arguments, capture_output=True, text=True, check=False).stderr
+        told = run_program(arguments).stderr
         assert "XID 79 at an unknown time: the GPU fell off the bus" in told
         assert f"only {len(sound)} GPUs fit" in told
 
@@ -395,15 +373,9 @@ def test_of_several_series_of_a_gpu_the_gravest_counts_on_its_page_too(site: Sit
     series += page("a", idle, gpus=1).replace(uuid("a", 0), "GPU-other")
     for pod, xid in (("a", 0), ("b", 79), ("c", 31), ("d", 0)):
         series += f"DCGM_FI_DEV_XID_ERRORS{{{_labels(0)}{_pod(pod)}}} {xid}\n"
-    site.pages = {"a": series}
-    site.scrape(a="dcgm")
-    fleet = site.open()
-    wait_for_host(fleet, "a", is_live, "live")
+    fleet, _ = site.live(a=series)
     source = fleet.machine("a").source
-    source.open()
-    deadline = time.monotonic() + 60
-    while (sample := source.sample()).gpus[0].power_draw is None:
-        assert time.monotonic() < deadline, "every metric"
+    sample = sampled(source)
     source.close()
     xids = {gpu.uuid: gpu.xid for gpu in sample.gpus}
     assert xids == {uuid("a", 0): 79, uuid("a", 1): None, "GPU-other": None}
@@ -411,20 +383,17 @@ def test_of_several_series_of_a_gpu_the_gravest_counts_on_its_page_too(site: Sit
 
 
 def test_a_gpu_that_its_exporter_leaves_out_does_not_answer(site: Site) -> None:
-    site.pages = {"a": page("a", gpus=3)}
-    site.scrape(a="dcgm")
-    fleet = site.open()
-    wait_for_host(fleet, "a", is_live, "live")
+    fleet, _ = site.live(a=page("a", gpus=3))
     lines = page("a", gpus=3).splitlines(keepends=True)
     site.pages["a"] = "".join(line for line in lines if 'gpu="1"' not in line)
     host = wait_for_host(fleet, "a", lambda now: 1 not in _answering(now), "a GPU without metrics")
-    assert host.snapshot is not None
-    assert [(gpu.uuid, gpu.status) for gpu in host.snapshot.gpus] == [
+    gpus = known(host.snapshot).gpus
+    assert [(gpu.uuid, gpu.status) for gpu in gpus] == [
         (uuid("a", 0), GpuStatus.OK),
         (uuid("a", 1), GpuStatus.NO_ANSWER),
         (uuid("a", 2), GpuStatus.OK),
     ]
-    gpu = host.snapshot.gpus[1]
+    gpu = gpus[1]
     assert (gpu.name, gpu.memory_used) == ("NVIDIA H100 80GB HBM3", None)
     assert gpu.unknown["memory_used"] is Unknown.NO_ANSWER
     assert gpu.status_since is not None
@@ -450,37 +419,25 @@ def test_mig_instances(site: Site) -> None:
                 f'DCGM_FI_{name}{{gpu="0",UUID="GPU-1",modelName="H100",Hostname="m",'
                 f'GPU_I_PROFILE="1g.10gb",GPU_I_ID="{instance}"}} {value}'
             )
-    site.pages = {"m": "\n".join(lines) + "\n"}
-    site.scrape(m="dcgm")
-    fleet = site.open()
-    host = wait_for_host(fleet, "m", is_live, "live")
-    assert host.snapshot is not None
-    (gpu,) = host.snapshot.gpus
+    fleet, host = site.live(m="\n".join(lines) + "\n")
+    (gpu,) = known(host.snapshot).gpus
     assert gpu.mig_mode
     found = [(one.gpu_instance, one.profile, one.memory_used, one.memory_total) for one in gpu.mig]
     assert found == [(1, "1g.10gb", 4000 * MIB, 9000 * MIB), (13, "1g.10gb", 0, 9000 * MIB)]
     source = fleet.machine("m").source
-    source.open()
-    deadline = time.monotonic() + 60
-    while (sample := source.sample()).gpus[0].mig[0].sm_active is None:
-        assert time.monotonic() < deadline, "every metric"
+    sample = sampled(source, lambda gpu: gpu.mig[0].sm_active is not None)
     assert [one.sm_active for one in sample.gpus[0].mig] == [4.0, 0.0]
     source.close()
 
 
 def test_only_matching_metrics(site: Site) -> None:
-    site.pages = {"a": page("a"), "b": page("b")}
-    site.scrape(a="dcgm", b="dcgm")
-    fleet = site.open('{Hostname=~"a|x"}')
+    fleet = site.open('{Hostname=~"a|x"}', a=page("a"), b=page("b"))
     wait_for_host(fleet, "a", is_live, "live")
     assert [host.name for host in fleet.latest().hosts] == ["a"]
 
 
 def test_no_signal_is_sent(site: Site) -> None:
-    site.pages = {"a": page("a")}
-    site.scrape(a="dcgm")
-    fleet = site.open()
-    wait_for_host(fleet, "a", is_live, "live")
+    fleet, _ = site.live(a=page("a"))
     with pytest.raises(Refused, match="known from Prometheus only"):
         fleet.machine("a", readonly=False).processes.open_handle(Target(ProcessId(1, 1), 0))
     with pytest.raises(KeyError):
@@ -488,33 +445,23 @@ def test_no_signal_is_sent(site: Site) -> None:
 
 
 def test_prometheus_is_restarted(site: Site) -> None:
-    site.pages = {"a": page("a"), "b": page("b")}
-    site.scrape(a="dcgm", b="dcgm")
-    fleet = site.open()
-    host = wait_for_host(fleet, "a", is_live, "live")
+    fleet, host = site.live(a=page("a"), b=page("b"))
     site.prometheus.close()
     time.sleep(8)
     # Its values are still young; nothing else is known to be wrong.
     assert is_live(host_of(fleet.latest(), "a") or host)
     site.prometheus.start()
     stopped_at = time.time()
-    wait_for_host(
-        fleet, "a", lambda now: now.snapshot is not None and now.snapshot.time > stopped_at, "newer"
-    )
+    wait_for_host(fleet, "a", lambda now: known(now.snapshot).time > stopped_at, "newer")
 
 
 def test_hostile_labels_reach_nobody(site: Site) -> None:
     """Escapes in names are made visible, and quotes do not end a query."""
     name = 'g\x1b[31m"}\\\\ or vector(1)'.replace('"', '\\"')
-    site.pages = {"a": page(name, gpus=1)}
-    site.scrape(a="dcgm")
-    fleet = site.open()
+    fleet = site.open(a=page(name, gpus=1))
     wait_for(fleet, lambda now: sum(map(is_live, now.hosts)) == 1, "the host")
     host = fleet.latest().hosts[0]
     assert host.name.isprintable()
     source = fleet.machine(host.name).source
-    source.open()
-    deadline = time.monotonic() + 60
-    while source.sample().gpus[0].power_draw is None:
-        assert time.monotonic() < deadline, "every metric"
+    sampled(source)
     source.close()

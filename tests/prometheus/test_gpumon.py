@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +12,7 @@ import pytest
 
 from gpumon.findings import FindingKind
 from gpumon.fleet.fleet import HostStatus
-from tests.command import run_here
+from tests.command import GPUMON, run_here, run_program, write_config
 from tests.exporter.exporting import exporting
 from tests.prometheus.exporters import DEFAULT_COUNTERS, Exporters, page
 from tests.prometheus.server import (
@@ -27,13 +25,17 @@ from tests.prometheus.server import (
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator, Mapping
 
 pytestmark = [needs_prometheus, pytest.mark.slow]
 
-GPUMON = [sys.executable, "-m", "gpumon"]
+
 _EMPTY = {**DEFAULT_COUNTERS, "DCGM_FI_DEV_GPU_UTIL": 0, "DCGM_FI_DEV_FB_USED": 4}
 _PAGES = {"gpu-01": page("gpu-01", gpus=2), "gpu-02": page("gpu-02", _EMPTY, gpus=4)}
+
+
+HOSTS = [HostStatus.DOWN, *[HostStatus.LIVE] * 3]
 
 
 @pytest.fixture(scope="module")
@@ -44,26 +46,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServe
     """
     exporters = Exporters(lambda host: _PAGES[host])
     with exporting("--demo", "--jobs", "-n", "0.5") as exporter:
-        targets = [
-            (
-                f"127.0.0.1:{exporters.port}",
-                {"__metrics_path__": f"/{host}/metrics", "instance": f"{host}:9400", "job": "dcgm"},
-            )
-            for host in (*_PAGES, "gpu-03")
-        ]
-        made = PrometheusServer(
-            tmp_path_factory.mktemp("prometheus"),
-            [*targets, (f"127.0.0.1:{exporter.port}", {"job": "gpumon"})],
-        )
+        targets = [exporters.target(host) for host in (*_PAGES, "gpu-03")]
+        targets.append((f"127.0.0.1:{exporter.port}", {"job": "gpumon"}))
+        made = PrometheusServer(tmp_path_factory.mktemp("prometheus"), targets)
         fleet = open_fleet(made.url)
-        wait_for(
-            fleet,
-            lambda now: (
-                sum(one.status is HostStatus.LIVE for one in now.hosts) == 3
-                and sum(one.status is HostStatus.DOWN for one in now.hosts) == 1
-            ),
-            "all hosts",
-        )
+        wait_for(fleet, lambda now: sorted(one.status for one in now.hosts) == HOSTS, "all hosts")
         fleet.close()
         yield made
         made.close()
@@ -71,15 +58,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusServe
 
 
 def run(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*GPUMON, *arguments],
-        env={**os.environ, **(env or {})},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    return run_program([*GPUMON, *arguments], {**os.environ, **(env or {})})
 
 
 def test_users_and_states_of_gpumon_exporter(server: PrometheusServer) -> None:
@@ -143,24 +122,18 @@ def test_select_and_snapshot(server: PrometheusServer) -> None:
 
 
 def test_the_configuration_has_the_server(server: PrometheusServer, tmp_path: Path) -> None:
-    folder = tmp_path / "gpumon"
-    folder.mkdir()
-    config = folder / "config.toml"
-    config.write_text(f'[prometheus]\nurl = "{server.url}"\nmatch = \'job="dcgm"\'\n')
-    told = run("snapshot", "--prometheus", env={"XDG_CONFIG_HOME": str(tmp_path)})
+    text = f'[prometheus]\nurl = "{server.url}"\nmatch = \'job="dcgm"\'\n'
+    told = run("snapshot", "--prometheus", env=write_config(tmp_path, text))
     assert "gpu-01" in told.stdout
     assert "ada-07" not in told.stdout
 
 
 def test_no_secret_is_in_the_list_of_processes(server: PrometheusServer, tmp_path: Path) -> None:
     """Nor in its environment, which children inherit, nor on the screen."""
-    folder = tmp_path / "gpumon"
-    folder.mkdir()
     token = tmp_path / "token"
     token.write_text("open-sesame-4711\n")
-    config = folder / "config.toml"
-    config.write_text(f'[prometheus]\nurl = "{server.url}"\ntoken_file = "{token}"\n')
-    env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
+    text = f'[prometheus]\nurl = "{server.url}"\ntoken_file = "{token}"\n'
+    env = {**os.environ, **write_config(tmp_path, text)}
     with Screen([*GPUMON, "--prometheus"], env, columns=120, fresh=True) as screen:
         screen.wait_for(r"hosts 3/4")
         # What everybody, and what the same user, can read of the program.

@@ -7,6 +7,7 @@ import pytest
 from gpumon.model.snapshot import GpuStatus
 from gpumon.prometheus.hosts import KnownHost
 from gpumon.prometheus.readings import GpuReading, HostReading
+from tests.known import known
 
 NOON = 1_763_700_000.0
 
@@ -19,8 +20,7 @@ def take(host: KnownHost, time: float, *indices: int, before: str = "GPU-") -> d
         gpu.put("index", float(index), time)
         gpu.put("memory_used", 2.0**30, time)
     host.take(reading, time, 0.0, {}, whole=True)
-    assert host.state.snapshot is not None
-    return {gpu.index: gpu.status for gpu in host.state.snapshot.gpus}
+    return {gpu.index: gpu.status for gpu in known(host.state.snapshot).gpus}
 
 
 @pytest.fixture

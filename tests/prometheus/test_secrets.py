@@ -46,7 +46,7 @@ def sent(server: HostileServer) -> list[str]:
 def test_basic_authentication(server: HostileServer, tmp_path: Path) -> None:
     file = tmp_path / "password"
     file.write_text(f"{SECRET}\n")
-    url = f"http://127.0.0.1:{server.port}"
+    url = server.url
     settings = Prometheus(url=url, user="ann", password_file=str(file))
     ask("", settings)
     pair = base64.b64encode(f"ann:{SECRET}".encode()).decode()
@@ -58,7 +58,7 @@ def test_basic_authentication(server: HostileServer, tmp_path: Path) -> None:
 def test_a_token_that_is_renewed(server: HostileServer, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("first\n")
-    url = f"http://127.0.0.1:{server.port}/prometheus/"
+    url = f"{server.url}/prometheus/"
     client = PrometheusClient(read_endpoint("", Prometheus(url=url, token_file=str(file))), 60.0)
     client.query("up")
     assert sent(server) == ["Authorization: Bearer first"]
@@ -76,16 +76,16 @@ def test_no_other_server_gets_it(server: HostileServer, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(SECRET)
     for url in ("http://127.0.0.1:9", f"https://127.0.0.1:{server.port}", "http://localhost"):
-        ask(f"http://127.0.0.1:{server.port}", Prometheus(url=url, token_file=str(file)))
+        ask(server.url, Prometheus(url=url, token_file=str(file)))
         assert sent(server) == []
     with pytest.raises(FleetError, match="no url"):
-        ask(f"http://127.0.0.1:{server.port}", Prometheus(token_file=str(file)))
+        ask(server.url, Prometheus(token_file=str(file)))
 
 
 def test_no_text_has_it(server: HostileServer, tmp_path: Path) -> None:
     """Neither the sentence of a refusal, nor what a program prints that fails."""
     file = tmp_path / "token"
-    url = f"http://127.0.0.1:{server.port}"
+    url = server.url
     settings = Prometheus(url=url, token_file=str(file))
     file.write_text(SECRET)
     server.answer = _REFUSED

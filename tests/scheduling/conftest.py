@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.scheduling.lock_folder import shared_folder
+from tests.known import known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Folder]:
-    """A shared folder of locks."""
-    made = shared_folder(str(tmp_path / "locks"))
-    assert made is not None
+    made = known(shared_folder(str(tmp_path / "locks")))
     yield made
     made.close()

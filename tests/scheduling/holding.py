@@ -7,6 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from tests.known import known
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -27,19 +28,12 @@ sys.stdin.read()
 
 @contextlib.contextmanager
 def holder(folder: Path, uuid: str, size: int = -1) -> Iterator[subprocess.Popen[bytes]]:
-    """Reserve a card for as long as this is open.
-
-    Args:
-        folder: Of the locks.
-        uuid: Of the card.
-        size: Bytes that the program may write to a file; any number unless told.
-    """
+    """Reserve a card in the block, by a program that may write so many bytes to a file."""
     process = subprocess.Popen(
         [sys.executable, "-c", _HOLD, str(folder), str(size), uuid],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
-    assert process.stdin is not None
     assert process.stdout is not None
     try:
         assert process.stdout.readline() == b"held\n"
@@ -47,5 +41,5 @@ def holder(folder: Path, uuid: str, size: int = -1) -> Iterator[subprocess.Popen
     finally:
         process.kill()
         process.wait(PATIENCE)
-        process.stdin.close()
+        known(process.stdin).close()
         process.stdout.close()

@@ -12,7 +12,9 @@ from gpumon.model.allocations import Allocation
 from gpumon.scheduling.choose import Chooser
 from gpumon.scheduling.requirements import Requirements
 from gpumon.system.system import user_name
+from gpumon.text.formatting import printable
 from tests.build import NOON, gpu, process, snapshot
+from tests.known import known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
 GPUS = tuple(gpu(index=index) for index in range(4))
 ANN = Allocation("slurm", "88123", "ann", ("GPU-1",), since=NOON - 3600, until=NOON + 7200)
+
+
+INSIDE = {"SLURM_JOB_ID": "88123"}
 
 
 def verdicts(
@@ -36,11 +41,15 @@ def fitting(found: tuple[Eligibility, ...]) -> list[int]:
     return [verdict.candidate.gpu.index for verdict in found if verdict.fits]
 
 
+def refused(verdict: Eligibility) -> str:
+    """Why a GPU does not fit."""
+    return known(verdict.refusal).sentence
+
+
 def test_a_gpu_of_somebody_elses_job_is_refused_with_its_end() -> None:
     found = verdicts(ANN)
     assert fitting(found) == [0, 2, 3]
-    refusal = found[1].refusal
-    assert refusal is not None
+    refusal = known(found[1].refusal)
     assert refusal.kind == "allocated"
     assert refusal.sentence == "slurm 88123 of ann has had it for 1h00m, 2h00m left at most"
     assert refusal.passing
@@ -54,33 +63,23 @@ def test_ones_own_gpu_is_not_refused() -> None:
 @pytest.mark.parametrize(
     ("job", "environment"),
     [
-        ("88123", {"SLURM_JOB_ID": "88123"}),
-        (
-            "88100_3",
-            {
-                "SLURM_JOB_ID": "88123",
-                "SLURM_ARRAY_JOB_ID": "88100",
-                "SLURM_ARRAY_TASK_ID": "3",
-            },
-        ),
-        ("88123+1", {"SLURM_JOB_ID": "88123"}),
+        ("88123", {}),
+        ("88100_3", {"SLURM_ARRAY_JOB_ID": "88100", "SLURM_ARRAY_TASK_ID": "3"}),
+        ("88123+1", {}),
+        ("88123+\x1b[2J", {}),
     ],
 )
 def test_inside_a_job_only_its_gpus_fit(job: str, environment: dict[str, str]) -> None:
-    found = verdicts(replace(ANN, job=job), environment=environment)
+    found = verdicts(replace(ANN, job=job), environment={**INSIDE, **environment})
     assert fitting(found) == [1]
-    refusal = found[0].refusal
-    assert refusal is not None
-    assert refusal.sentence == f"it is not one of this job's GPUs (slurm {job})"
+    assert refused(found[0]) == f"it is not one of this job's GPUs (slurm {printable(job)})"
 
 
 def test_as_many_gpus_are_left_as_jobs_have_somewhere() -> None:
     somewhere = Allocation("slurm", "5", "bo", unplaced=2)
     found = verdicts(ANN, somewhere)
     assert fitting(found) == [0]
-    refusal = found[3].refusal
-    assert refusal is not None
-    assert refusal.sentence == ("2 GPUs of this machine are slurm 5's, which ones is not known")
+    assert refused(found[3]) == "2 GPUs of this machine are slurm 5's, which ones is not known"
     # Those that do not fit anyway are not counted as left.
     chosen = Requirements(least=1, most=1)
     assert fitting(verdicts(ANN, somewhere, requirements=chosen)) == [0]
@@ -89,42 +88,11 @@ def test_as_many_gpus_are_left_as_jobs_have_somewhere() -> None:
 def test_while_it_is_not_known_how_many_a_job_has_nothing_fits() -> None:
     found = verdicts(Allocation("slurm", "5", unplaced=None))
     assert fitting(found) == []
-    refusal = found[0].refusal
-    assert refusal is not None
-    assert refusal.sentence == "whether slurm 5 has GPUs of this machine is not known"
-
-
-@pytest.mark.parametrize(
-    ("allocations", "sentence"),
-    [
-        (
-            [Allocation("slurm", unplaced=None), Allocation("kubernetes", unplaced=None)],
-            "which GPUs slurm and kubernetes have given to jobs is not known",
-        ),
-        (
-            [Allocation("slurm", unplaced=1), Allocation("kubernetes", unplaced=2)],
-            "3 GPUs of this machine are allocated by slurm and kubernetes, which ones is not known",
-        ),
-        (
-            [Allocation("slurm", "5", unplaced=None), Allocation("kubernetes", "a/b", unplaced=1)],
-            "whether slurm 5 and kubernetes a/b have GPUs of this machine is not known",
-        ),
-        ([Allocation("\x1b[2J", unplaced=None)], "which GPUs �[2J has given to jobs is not known"),
-    ],
-)  # fmt: skip
-def test_each_scheduler_with_an_unknown_gpu_is_named(
-    allocations: list[Allocation], sentence: str
-) -> None:
-    refusal = verdicts(*allocations)[-1].refusal
-    assert refusal is not None
-    assert refusal.sentence == sentence
+    assert refused(found[0]) == "whether slurm 5 has GPUs of this machine is not known"
 
 
 def test_a_job_name_cannot_write_to_the_terminal() -> None:
-    found = verdicts(replace(ANN, job="1\x1b[2J", user="a\nb"))
-    refusal = found[1].refusal
-    assert refusal is not None
-    assert refusal.sentence.isprintable()
+    assert refused(verdicts(replace(ANN, job="1\x1b[2J", user="a\nb"))[1]).isprintable()
 
 
 def test_sharing_a_gpu_of_somebody_elses_job_is_refused_too() -> None:
@@ -134,7 +102,6 @@ def test_sharing_a_gpu_of_somebody_elses_job_is_refused_too() -> None:
     assert found[0].fits
 
 
-INSIDE = {"SLURM_JOB_ID": "88123"}
 MINE = replace(ANN, user=user_name(os.geteuid()), devices=(), unplaced=1)
 
 
@@ -147,40 +114,37 @@ def test_inside_a_job_that_slurm_does_not_list_the_others_count_as_ever() -> Non
     assert fitting(verdicts(replace(ANN, job="5"), environment=INSIDE)) == [0, 2, 3]
 
 
+SLURM, KUBERNETES = Allocation("slurm", unplaced=None), Allocation("kubernetes", unplaced=None)
+
+
 @pytest.mark.parametrize(
-    ("allocation", "environment", "sentence"),
+    ("allocations", "sentence"),
     [
         (
-            replace(ANN, until=NOON - 1),
-            {},
+            [replace(ANN, until=NOON - 1)],
             "slurm 88123 of ann has had it for 1h00m, past its time limit",
         ),
+        ([SLURM], "which GPUs slurm has given to jobs is not known"),
         (
-            Allocation("slurm", unplaced=4),
-            {},
+            [replace(SLURM, unplaced=4)],
             "4 GPUs of this machine are allocated by slurm, which ones is not known",
         ),
+        ([SLURM, KUBERNETES], "which GPUs slurm and kubernetes have given to jobs is not known"),
         (
-            Allocation("slurm", unplaced=None),
-            {},
-            "which GPUs slurm has given to jobs is not known",
+            [replace(SLURM, unplaced=1), replace(KUBERNETES, unplaced=2)],
+            "3 GPUs of this machine are allocated by slurm and kubernetes, which ones is not known",
         ),
         (
-            replace(ANN, job="88123+\x1b[2J", devices=("GPU-0",)),
-            INSIDE,
-            "it is not one of this job's GPUs (slurm 88123+�[2J)",
+            [replace(SLURM, job="5"), replace(KUBERNETES, job="a/b", unplaced=1)],
+            "whether slurm 5 and kubernetes a/b have GPUs of this machine is not known",
+        ),
+        ([replace(SLURM, scheduler="\x1b[2J")], "which GPUs �[2J has given to jobs is not known"),
+        # One's own job is not named.
+        (
+            [MINE, Allocation("slurm", "5", "bo", unplaced=4)],
+            "4 GPUs of this machine are slurm 5's, which ones is not known",
         ),
     ],
 )
-def test_what_is_known_of_a_job_is_said(
-    allocation: Allocation, environment: dict[str, str], sentence: str
-) -> None:
-    refusal = verdicts(allocation, environment=environment)[1].refusal
-    assert refusal is not None
-    assert refusal.sentence == sentence
-
-
-def test_ones_own_job_is_not_named_among_those_that_may_have_a_gpu() -> None:
-    refusal = verdicts(MINE, Allocation("slurm", "5", "bo", unplaced=4))[0].refusal
-    assert refusal is not None
-    assert refusal.sentence == "4 GPUs of this machine are slurm 5's, which ones is not known"
+def test_what_is_known_of_jobs_is_said(allocations: list[Allocation], sentence: str) -> None:
+    assert refused(verdicts(*allocations)[1]) == sentence

@@ -14,6 +14,7 @@ from gpumon.scheduling.choose import Chooser, UncertainAllocationError, allowanc
 from gpumon.scheduling.eligibility import Allowance, Circumstances, judge
 from gpumon.scheduling.requirements import Requirements
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.known import known
 
 if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess
@@ -50,9 +51,7 @@ def hopeless(asked: Requirements, *cards: Gpu, environment: dict[str, str] | Non
 
 
 @pytest.mark.parametrize("status", [one for one in GpuStatus if one is not GpuStatus.OK])
-def test_a_gpu_that_does_not_answer_may_qualify_later_unless_its_type_is_wrong(
-    status: GpuStatus,
-) -> None:
+def test_a_gpu_without_answer_may_qualify_later_unless_its_type_is_wrong(status: GpuStatus) -> None:
     assert not hopeless(ANY, gpu(status=status))
     assert hopeless(Requirements(models=("a100",)), gpu(status=status))
     assert hopeless(Requirements(least=2, most=2), gpu(status=status))
@@ -69,7 +68,7 @@ def test_a_gpu_that_does_not_answer_may_qualify_later_unless_its_type_is_wrong(
         ({"unknown": {"mig_mode": Unknown.NO_ANSWER}}, Requirements(mig=True)),
     ],
 )
-def test_an_unreadable_value_may_be_readable_later(
+def test_an_unreadable_value_may_be_read_later(
     changes: dict[str, object], asked: Requirements
 ) -> None:
     assert reason(gpu(**changes), asked) is not None
@@ -85,9 +84,7 @@ def test_a_gpu_that_never_answered_may_be_any_uuid() -> None:
 
 
 @pytest.mark.parametrize(("name", "passing"), [(None, True), ("NVIDIA A100", False)])
-def test_an_order_made_uncertain_by_a_lost_gpu_may_become_certain(
-    name: str | None, passing: bool
-) -> None:
+def test_an_order_that_a_lost_gpu_makes_uncertain_may_pass(name: str | None, passing: bool) -> None:
     chooser = Chooser(ANY, {"CUDA_VISIBLE_DEVICES": "0"})
     with pytest.raises(UncertainAllocationError) as told:
         chooser.judge(snapshot(NOON, gpu(), gpu(index=1, name=name)))
@@ -113,10 +110,7 @@ def test_cards_that_were_there_may_come_back() -> None:
         ),
         (Requirements(free=80 * GIB), "no GPU fits; 1 GPU requested."),
         (Requirements(models=("a100",)), "no GPU fits; 1 GPU requested."),
-        (
-            Requirements(stable=60.0),
-            "the GPUs have not been observed for 1m yet; 1 GPU requested.",
-        ),
+        (Requirements(stable=60.0), "the GPUs have not been observed for 1m yet; 1 GPU requested."),
     ],
 )
 def test_the_refusal_says_why_nothing_was_chosen(asked: Requirements, told: str) -> None:
@@ -167,7 +161,7 @@ def test_the_refusal_says_why_nothing_was_chosen(asked: Requirements, told: str)
         ({}, Requirements(never=parse_selection("0")), "--not names it"),
     ],
 )
-def test_only_one_reason_is_reported(
+def test_one_reason_is_reported(
     changes: dict[str, object], asked: Requirements, words: str | None
 ) -> None:
     given = {"memory_used": 0, "memory_free": 80 * GIB, "memory_reserved": 0, **changes}
@@ -216,10 +210,11 @@ def test_own_processes_count_as_free_only_if_requested(wanted: Requirements) -> 
     assert reason(card, generous, mine, circumstances=Circumstances(uid=1001)) is not None
 
 
+HELD = Circumstances(held={"GPU-0": ReservationHolder("bo", 42, NOON, "python train.py")})
+
+
 def test_a_reserved_gpu_names_its_holder_and_since_when() -> None:
-    held = Circumstances(held={"GPU-0": ReservationHolder("bo", 42, NOON, "python train.py")})
-    told = reason(IDLE, circumstances=held)
-    assert told is not None
+    told = known(reason(IDLE, circumstances=HELD))
     assert told.startswith("reserved by bo for ")
     assert told.endswith(", gpumon run 42: python train.py")
 
@@ -247,26 +242,19 @@ def test_each_mig_device_is_judged_by_what_is_on_it() -> None:
     card = gpu(mig=slices, mig_mode=True, memory_used=4 * GIB)
     first, second = judge(snapshot(NOON, card), Requirements(mig=True), Circumstances())
     assert (first.candidate.label, first.refusal) == ("MIG 0:0", None)
-    assert second.refusal is not None
-    assert second.refusal.kind == "memory"
-    whole = Circumstances(held={"GPU-0": ReservationHolder("bo", 42, NOON, "python train.py")})
-    for one in judge(snapshot(NOON, card), Requirements(mig=True), whole):
-        assert one.refusal is not None
-        assert one.refusal.kind == "reserved"
+    assert known(second.refusal).kind == "memory"
+    verdicts = judge(snapshot(NOON, card), Requirements(mig=True), HELD)
+    assert [known(one.refusal).kind for one in verdicts] == ["reserved"] * 2
 
 
 def test_a_gpu_busy_a_moment_ago_is_not_stable() -> None:
-    busy = snapshot(NOON - 20, gpu(utilization_gpu=90, memory_used=0, memory_reserved=0))
-    calm = snapshot(NOON, gpu(memory_used=0, memory_reserved=0))
+    busy = snapshot(NOON - 20, replace(IDLE, utilization_gpu=90))
     asked = Requirements(utilization=10)
-    looks = [(one.time, judge(one, asked, Circumstances())) for one in (busy, calm)]
-    (verdict,) = judge_over_time(looks)
-    assert verdict.refusal is not None
-    assert verdict.refusal.sentence == (
+    looks = [(one.time, judge(one, asked, Circumstances())) for one in (busy, snapshot(NOON, IDLE))]
+    assert known(judge_over_time(looks)[0].refusal).sentence == (
         "it fits now, but 20s ago: 90 % utilised, at most 10 % required"
     )
-    (verdict,) = judge_over_time(looks[1:])
-    assert verdict.refusal is None
+    assert judge_over_time(looks[1:])[0].refusal is None
 
 
 def test_a_gpu_that_was_reserved_but_unused_stayed_free() -> None:
@@ -274,7 +262,7 @@ def test_a_gpu_that_was_reserved_but_unused_stayed_free() -> None:
         (time, judge(snapshot(time, IDLE), ANY, circumstances))
         for time, circumstances in (
             (NOON - 2, Circumstances(reserved_for={"GPU-0": "ann has waited for it"})),
-            (NOON - 1, Circumstances(held={"GPU-0": ReservationHolder("ann", 42, NOON, "python")})),
+            (NOON - 1, HELD),
             (NOON, Circumstances()),
         )
     ]
@@ -317,27 +305,33 @@ def test_a_job_gets_gpus_of_one_maker() -> None:
     ]
 
 
-def test_the_gpus_that_are_asked_for_decide_whose_they_are() -> None:
-    machine = (IDLE, AMD, ARC)
-    assert fitting(Requirements(only=parse_selection("1")), *machine) == [1]
-    assert fitting(Requirements(models=("mi210",)), *machine) == [1]
-    assert fitting(Requirements(maker="AMD"), *machine) == [1]
-    assert fitting(Requirements(only=parse_selection("0-1"), least=2, most=2), *machine) == [0]
-    assert fitting(ANY, replace(AMD, index=0), ARC) == [0]
+@pytest.mark.parametrize(
+    ("asked", "gpus", "indices"),
+    [
+        # Those that are asked for decide whose they are.
+        (Requirements(only=parse_selection("1")), (IDLE, AMD, ARC), [1]),
+        (Requirements(models=("mi210",)), (IDLE, AMD, ARC), [1]),
+        (Requirements(maker="AMD"), (IDLE, AMD, ARC), [1]),
+        (Requirements(only=parse_selection("0-1"), least=2, most=2), (IDLE, AMD, ARC), [0]),
+        (ANY, (replace(AMD, index=0), ARC), [0]),
+        # The index 0 is kept for NVIDIA's GPU, whose driver is away.
+        (ANY, (AMD, ARC), []),
+        (Requirements(maker="AMD"), (AMD, ARC), [1]),
+        # A processor's GPU is given where it is the only one, or named.
+        (ANY, (replace(OWN, index=0),), [0]),
+        (ANY, (replace(AMD, index=0), OWN), [0]),
+        (Requirements(only=parse_selection("3")), (AMD, OWN), [3]),
+    ],
+)
+def test_a_job_gets_these_of_several_makers_gpus(
+    asked: Requirements, gpus: tuple[Gpu, ...], indices: list[int]
+) -> None:
+    assert fitting(asked, *gpus) == indices
 
 
-def test_a_job_does_not_get_another_makers_gpu_while_nvidias_driver_is_away() -> None:
-    # The index 0 is kept for NVIDIA's GPU.
-    assert fitting(ANY, AMD, ARC) == []
-    assert fitting(Requirements(maker="AMD"), AMD, ARC) == [1]
-
-
-def test_a_processors_gpu_is_given_where_it_is_the_only_one_or_named() -> None:
-    assert fitting(ANY, replace(OWN, index=0)) == [0]
-    assert fitting(ANY, replace(AMD, index=0), OWN) == [0]
-    assert fitting(Requirements(only=parse_selection("3")), AMD, OWN) == [3]
-    refused = judge(snapshot(NOON, replace(AMD, index=0), OWN), ANY, Circumstances())[1].refusal
-    assert refused is not None
+def test_a_processors_gpu_does_not_fit_later() -> None:
+    verdicts = judge(snapshot(NOON, replace(AMD, index=0), OWN), ANY, Circumstances())
+    refused = known(verdicts[1].refusal)
     assert (refused.kind, refused.passing) == ("integrated", False)
 
 

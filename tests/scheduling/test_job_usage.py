@@ -131,25 +131,26 @@ def test_an_unobserved_job_is_not_reported_as_unused(
     )
 
 
+MINE = process(JOB, memory_used=40 * GIB)
+HIS = process(OTHER, memory_used=38 * GIB, user="bo")
+
+
 def test_of_equally_full_moments_the_newest_tells_who_held_the_gpu() -> None:
     """The first list with a process may be newer than the memory that it took."""
     tally, now = begin()
-    job = process(JOB, memory_used=40 * GIB)
-    other = process(OTHER, memory_used=38 * GIB, user="bo")
-    tally.add(look(now + 1, job, memory_free=GIB // 2))
-    tally.add(look(now + 2, job, other, memory_free=GIB // 2))
+    tally.add(look(now + 1, MINE, memory_free=GIB // 2))
+    tally.add(look(now + 2, MINE, HIS, memory_free=GIB // 2))
     assert "38.0 GiB by bo's" in (full_sentence(tally.gpus[0]) or "")
 
 
-def test_only_a_full_gpu_is_reported() -> None:
-    for free, is_full in ((GIB // 2, True), (2 * GIB, False), (None, False)):
-        tally, now = begin()
-        job = process(JOB, memory_used=40 * GIB)
-        other = process(OTHER, memory_used=38 * GIB, user="bo")
-        tally.add(look(now + 1, job, other, memory_free=free))
-        told = full_sentence(tally.gpus[0])
-        assert (told is not None) == is_full
-        assert told is None or told == (
-            "GPU 0 had 0.5 of 80.0 GiB free when it ended; 40.0 GiB held by the job itself, "
-            "38.0 GiB by bo's a process (200)."
-        )
+FULL = (
+    "GPU 0 had 0.5 of 80.0 GiB free when it ended; 40.0 GiB held by the job itself, "
+    "38.0 GiB by bo's a process (200)."
+)
+
+
+@pytest.mark.parametrize(("free", "told"), [(GIB // 2, FULL), (2 * GIB, None), (None, None)])
+def test_only_a_full_gpu_is_reported(free: int | None, told: str | None) -> None:
+    tally, now = begin()
+    tally.add(look(now + 1, MINE, HIS, memory_free=free))
+    assert full_sentence(tally.gpus[0]) == told

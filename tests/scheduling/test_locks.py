@@ -12,15 +12,20 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from gpumon.scheduling.lock_folder import FolderError
-from gpumon.scheduling.locks import Locks, TakenError, holder_sentence, is_locked, lock
+from gpumon.scheduling.locks import Locks, TakenError, holder_sentence, holders_now, is_locked, lock
+from tests.known import known
 from tests.scheduling.holding import holder
 from tests.screen import PATIENCE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NOBODY = 65534
 A, B, C = "GPU-aaaa", "GPU-bbbb", "GPU-cccc"
@@ -34,12 +39,21 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where locks go that cannot be shared."""
+    monkeypatch.setenv("GPUMON_LOCK_DIR", str(tmp_path / "locks"))
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "runtime"))
     return tmp_path / "runtime" / "gpumon"
 
 
 def locks(folder: Path | str) -> Locks:
     return Locks(str(folder), os.environ)
+
+
+@contextmanager
+def taken(folder: Path | str, *uuids: str) -> Iterator[Locks]:
+    """The locks of a program that has reserved these until the end of the block."""
+    mine = locks(folder)
+    with closing(mine.take(uuids, "x")):
+        yield mine
 
 
 def test_a_reserved_gpu_cannot_be_reserved_again_until_it_is_released(folder: Path) -> None:
@@ -57,21 +71,19 @@ def test_a_reserved_gpu_cannot_be_reserved_again_until_it_is_released(folder: Pa
 
 
 def test_several_gpus_are_reserved_together_or_not_at_all(folder: Path) -> None:
-    mine, other = locks(folder), locks(folder)
-    held = mine.take([B], "")
-    with pytest.raises(TakenError):
-        other.take([A, B, C], "")
-    assert set(other.holders([A, B, C])) == {B}
-    held.close()
+    other = locks(folder)
+    with taken(folder, B):
+        with pytest.raises(TakenError):
+            other.take([A, B, C], "")
+        assert set(other.holders([A, B, C])) == {B}
 
 
 def test_of_two_jobs_that_want_the_same_gpus_one_gets_all(folder: Path) -> None:
-    held = locks(folder).take([A], "")
-    with pytest.raises(TakenError) as refused:
-        locks(folder).take([B, A], "")
-    assert str(refused.value) == A
-    assert not (folder / f"{B}.lock").exists(), "it was never in the way of who has the first"
-    held.close()
+    with taken(folder, A):
+        with pytest.raises(TakenError) as refused:
+            locks(folder).take([B, A], "")
+        assert str(refused.value) == A
+        assert not (folder / f"{B}.lock").exists(), "it was never in the way of who has the first"
 
 
 def test_the_holder_is_known_and_kill_9_frees_its_gpu(folder: Path) -> None:
@@ -79,11 +91,10 @@ def test_the_holder_is_known_and_kill_9_frees_its_gpu(folder: Path) -> None:
     with holder(folder, A) as process:
         found = locks(folder).holders([A])[A]
         assert found.pid == process.pid
-        assert found.user is not None
         assert found.since is not None
         assert before <= found.since <= time.time()
         assert holder_sentence(found, found.since + 720) == (
-            f"reserved by {found.user} for 12m, gpumon run {process.pid}: python train.py"
+            f"reserved by {known(found.user)} for 12m, gpumon run {process.pid}: python train.py"
         )
         process.send_signal(signal.SIGKILL)
         process.wait(PATIENCE)
@@ -92,17 +103,13 @@ def test_the_holder_is_known_and_kill_9_frees_its_gpu(folder: Path) -> None:
 
 
 def test_a_false_claim_names_no_holder(folder: Path) -> None:
-    mine = locks(folder)
-    held = mine.take([A], "")
-    true = json.loads((folder / f"{A}.lock").read_text())
-    never = json.dumps({**true, "since": 1e300})
-    for claim in ('{"pid":1,"start_time":12345,"since":0}', never, "\x1b[2J", "[" * 10000, ""):
-        (folder / f"{A}.lock").write_text(claim)
-        assert (
-            holder_sentence(mine.holders([A])[A], 0)
-            == "reserved by a process that is not visible here"
-        )
-    held.close()
+    file = folder / f"{A}.lock"
+    with taken(folder, A) as mine:
+        never = json.dumps({**json.loads(file.read_text()), "since": 1e300})
+        for claim in ('{"pid":1,"start_time":12345,"since":0}', never, "\x1b[2J", "[" * 10000, ""):
+            file.write_text(claim)
+            told = holder_sentence(mine.holders([A])[A], 0)
+            assert told == "reserved by a process that is not visible here"
 
 
 def test_all_users_can_open_a_lock_whatever_the_umask(folder: Path) -> None:
@@ -123,12 +130,10 @@ def test_a_planted_link_is_not_followed(folder: Path, tmp_path: Path, own: Path)
     os.link(victim, folder / f"{B}.lock")
     (folder / f"{C}.lock").symlink_to(tmp_path / "to be made")
     for uuid, words in ((A, "is a symbolic link that"), (B, "other names"), (C, "symbolic link")):
-        mine = locks(folder)
-        held = mine.take([uuid], "x")
-        assert words in mine.trouble
-        assert (own / f"{uuid}.lock").exists()
-        assert set(locks(folder).holders([A, B, C])) == {uuid}
-        held.close()
+        with taken(folder, uuid) as mine:
+            assert words in mine.trouble
+            assert (own / f"{uuid}.lock").exists()
+            assert set(locks(folder).holders([A, B, C])) == {uuid}
     assert victim.read_text() == "precious"
     assert not (tmp_path / "to be made").exists()
 
@@ -150,12 +155,10 @@ def test_a_link_that_is_planted_between_the_look_and_the_opening_is_not_followed
         return found
 
     monkeypatch.setattr(os, "stat", plant)
-    mine = locks(folder)
-    held = mine.take([A], "x")
-    assert file.is_symlink()
-    assert (own / file.name).exists()
-    assert str(file) in mine.trouble
-    held.close()
+    with taken(folder, A) as mine:
+        assert file.is_symlink()
+        assert (own / file.name).exists()
+        assert str(file) in mine.trouble
     assert victim.read_text() == "precious"
 
 
@@ -163,9 +166,8 @@ def test_an_entry_that_is_no_file_is_not_opened(folder: Path) -> None:
     locks(folder).close()
     os.mkfifo(folder / f"{A}.lock")
     (folder / f"{B}.lock").mkdir()
-    mine = locks(folder)
-    mine.take([A, B], "x").close()
-    assert "is no plain file that" in mine.trouble
+    with taken(folder, A, B) as mine:
+        assert "is no plain file that" in mine.trouble
 
 
 def test_an_unsafe_folder_is_not_used(tmp_path: Path) -> None:
@@ -181,21 +183,17 @@ def test_an_unsafe_folder_is_not_used(tmp_path: Path) -> None:
         (tmp_path / "file", "cannot be used"),
         (tmp_path / "no" / "folder", "cannot be used"),
     ):
-        mine = locks(path)
-        held = mine.take([A], "")
-        assert words in mine.trouble
-        # This user's own programs keep out of one another's way all the same.
-        with pytest.raises(TakenError):
-            locks(path).take([A], "")
-        held.close()
+        with taken(path, A) as mine:
+            assert words in mine.trouble
+            # This user's own programs keep out of one another's way all the same.
+            with pytest.raises(TakenError):
+                locks(path).take([A], "")
 
 
 def test_without_a_writable_folder_locks_work_for_this_user_only() -> None:
-    mine = locks("/proc/self/task")
-    held = mine.take([A], "")
-    assert "cannot be made" in mine.trouble
-    assert set(locks("/proc/self/task").holders([A])) == {A}
-    held.close()
+    with taken("/proc/self/task", A) as mine:
+        assert "cannot be made" in mine.trouble
+        assert set(locks("/proc/self/task").holders([A])) == {A}
 
 
 def test_an_unreadable_folder_is_reported(tmp_path: Path) -> None:
@@ -221,7 +219,7 @@ def test_the_default_folder_is_open_to_all_users_or_not_used(
     assert "is not open to everybody (mode 1777)" in Locks(None, os.environ).trouble
 
 
-def test_a_private_folder_of_another_user_is_not_used(
+def test_a_private_folder_of_another_is_not_used(
     own: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     own.mkdir(parents=True)
@@ -243,9 +241,8 @@ def test_a_lock_whose_file_was_removed_is_taken_again(folder: Path) -> None:
     mine = locks(folder)
     mine.take([A], "").close()
     (folder / f"{A}.lock").unlink()
-    held = mine.take([A], "")
-    assert set(mine.holders([A])) == {A}
-    held.close()
+    with closing(mine.take([A], "")):
+        assert set(mine.holders([A])) == {A}
 
 
 def test_a_lock_whose_file_is_removed_meanwhile_is_taken_again(
@@ -261,9 +258,8 @@ def test_a_lock_whose_file_is_removed_meanwhile_is_taken_again(
         return done
 
     monkeypatch.setattr("gpumon.scheduling.locks.lock", locked_and_gone)
-    held = locks(folder).take([A], "")
-    assert set(locks(folder).holders([A])) == {A}
-    held.close()
+    with taken(folder, A):
+        assert set(locks(folder).holders([A])) == {A}
 
 
 def test_a_uuid_cannot_lead_out_of_the_folder(folder: Path) -> None:
@@ -284,6 +280,7 @@ def test_reading_creates_no_folder(folder: Path, own: Path) -> None:
     looking = Locks(str(folder), os.environ, make=False)
     assert looking.holders([A, B]) == {}
     assert looking.trouble == ""
+    assert holders_now([A]) == {}
     assert not folder.exists()
     assert not own.exists()
 
@@ -336,3 +333,30 @@ def test_all_users_share_the_locks() -> None:
         of_other.close()
         held.close()
         mine.take([A, B, C], "").close()
+
+
+# Whoever only looks for reservations leaves nothing behind
+
+
+def test_the_holder_is_known_until_the_release(folder: Path) -> None:
+    with closing(locks(folder).take([A], "python train.py")):
+        held = holders_now([A, B])
+        assert list(held) == [A]
+        assert (held[A].pid, held[A].command) == (os.getpid(), "python train.py")
+    assert holders_now([A, B]) == {}
+
+
+def test_a_replaced_folder_is_found(folder: Path) -> None:
+    locks(folder).close()
+    assert holders_now([A]) == {}
+    folder.rename(folder.with_name("old"))
+    with taken(folder, A):
+        assert list(holders_now([A])) == [A]
+
+
+def test_reading_keeps_no_file_open(folder: Path) -> None:
+    locks(folder).close()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(20):
+        holders_now([A, B])
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before

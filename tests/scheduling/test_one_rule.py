@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from contextlib import closing
-from typing import TYPE_CHECKING, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,15 +17,11 @@ from gpumon.recording.history import History
 from gpumon.scheduling.choose import Chooser
 from gpumon.scheduling.locks import Locks
 from gpumon.scheduling.requirements import Requirements
-from gpumon.scheduling.wait import ConditionWait
-from gpumon.scheduling.waiting import TimeLimit, WaitResult
-from gpumon.text.status_line import StatusLine
+from gpumon.scheduling.waiting import WaitResult
 from gpumon.ui.alert_controller import AlertController
 from gpumon.ui.session import SessionAlerts
 from tests.build import GIB, NOON, gpu, process, snapshot
-
-if TYPE_CHECKING:
-    from gpumon.sampling.gpu_sampler import GpuSampler
+from tests.scheduling.test_wait import goal
 
 MIB = 2**20
 SIZES = st.sampled_from(
@@ -124,17 +118,7 @@ def test_nothing_disagrees_whether_a_card_is_free(
     ):
         reservation = None if kept is None else theirs.take([kept], "train.py")
         (verdict,) = Chooser(asked, {}, mine).judge(seen)
-        waiting = ConditionWait(
-            cast("GpuSampler", None),
-            "free",
-            asked,
-            {},
-            mine,
-            None,
-            TimeLimit(math.inf),
-            StatusLine(None),
-        )
-        waited = waiting.judge(seen) is WaitResult.FOUND
+        waited = goal("free", asked, {}, mine).judge(seen) is WaitResult.FOUND
         if reservation is not None:
             reservation.close()
 

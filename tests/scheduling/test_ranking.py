@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gpumon.makers.nvidia.visible_devices import visible_devices
 from gpumon.model.snapshot import Gpu, GpuStatus
@@ -15,6 +16,7 @@ from gpumon.scheduling.ranking import GpuChoice, choose
 from gpumon.scheduling.requirements import Requirements
 from gpumon.scheduling.select import as_env, as_index, as_uuid, doubt_of_selection, table
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.known import known
 
 if TYPE_CHECKING:
     from gpumon.model.processes import GpuProcess
@@ -22,13 +24,8 @@ if TYPE_CHECKING:
 SHARED = Requirements(free=GIB)
 
 
-def chosen(
-    *gpus: Gpu,
-    asked: Requirements = SHARED,
-    processes: tuple[GpuProcess, ...] = (),
-    links: Links = NO_KNOWN_LINKS,
-) -> list[int] | None:
-    choice = taken(*gpus, asked=asked, processes=processes, links=links)
+def chosen(*gpus: Gpu, **given: Any) -> list[int] | None:
+    choice = taken(*gpus, **given)
     return None if choice is None else [one.gpu.index for one in choice.candidates]
 
 
@@ -84,13 +81,11 @@ def test_several_gpus_are_chosen_by_their_links_and_the_reason_says_so() -> None
     cards = [free(index, 80) for index in range(4)]
     busy = free(0, 80, utilization_gpu=50), *cards[1:]
     assert chosen(*busy, asked=asking(2), links=joined(pairs)) == [2, 3]
-    choice = taken(*busy, asked=asking(2), links=joined(pairs))
-    assert choice is not None
+    choice = known(taken(*busy, asked=asking(2), links=joined(pairs)))
     assert choice.reason == "GPU 2, GPU 3 of 4 that fit; joined by one PCIe switch"
     pairs[1, 2] = Joint(Link.SYSTEM, Link.NVLINK)
     assert chosen(*busy, asked=asking(2), links=joined(pairs)) == [1, 2]
-    choice = taken(*busy, asked=asking(2))
-    assert choice is not None
+    choice = known(taken(*busy, asked=asking(2)))
     assert choice.reason.endswith("the links between them are unknown")
 
 
@@ -141,13 +136,7 @@ machines = st.lists(
     ),
     min_size=1,
     max_size=6,
-).map(lambda cards: [numbered(index, card) for index, card in enumerate(cards)])
-
-
-def numbered(index: int, card: Gpu) -> Gpu:
-    from msgspec.structs import replace
-
-    return replace(card, index=index, uuid=f"GPU-{index}{index}ab")
+).map(lambda cards: [replace(card, index=n, uuid=f"GPU-{n}{n}ab") for n, card in enumerate(cards)])
 
 
 @given(machines, st.integers(1, 4), st.sampled_from([None, "PCI_BUS_ID", "FASTEST_FIRST"]))

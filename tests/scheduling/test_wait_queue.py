@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,15 +17,19 @@ from gpumon.model.snapshot import GpuStatus
 from gpumon.scheduling.choose import Chooser
 from gpumon.scheduling.eligibility import Allowance, Circumstances, judge
 from gpumon.scheduling.locks import Locks
-from gpumon.scheduling.queue import GATHERS_AFTER, TAKES_SECONDS, WaitQueue, tickets
+from gpumon.scheduling.queue import GATHERS_AFTER, TAKES_SECONDS, QueueEntry, WaitQueue, tickets
 from gpumon.scheduling.requirements import Requirements
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.known import known
 from tests.recording.csv.command import wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from gpumon.scheduling.lock_folder import Folder
+
+    Wait = Callable[..., WaitQueue]
 
 CARDS = [gpu(index=index, memory_used=0, memory_reserved=0) for index in range(4)]
 ANY = Requirements()
@@ -47,10 +51,18 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
 
 
-def wait(folder: Folder, asked: Requirements, allowance: Allowance | None = None) -> WaitQueue:
-    waiting = WaitQueue(folder)
-    waiting.join(asked, allowance or Allowance())
-    return waiting
+@pytest.fixture
+def wait(folder: Folder) -> Iterator[Callable[..., WaitQueue]]:
+    """Lets a job wait, until the end of the test at most."""
+    with ExitStack() as ending:
+
+        def join(asked: Requirements, *uuids: str) -> WaitQueue:
+            waiting = WaitQueue(folder)
+            waiting.join(asked, Allowance(frozenset(uuids)) if uuids else Allowance())
+            ending.callback(waiting.leave)
+            return waiting
+
+        yield join
 
 
 def reserved_for(to: WaitQueue, *free: int) -> set[str]:
@@ -60,57 +72,51 @@ def reserved_for(to: WaitQueue, *free: int) -> set[str]:
     return set(to.reserved_for(snapshot(NOON, *CARDS, processes=on_them), NOBODY_S))
 
 
-def test_each_waiter_gets_one_gpu_reserved_in_the_order_of_arrival(folder: Folder) -> None:
-    waiting = [wait(folder, ANY) for _ in range(3)]
-    assert reserved_for(waiting[0], 1, 2) == set()
-    assert reserved_for(waiting[1], 1, 2) == {"GPU-1"}
-    assert reserved_for(waiting[2], 1, 2) == {"GPU-1", "GPU-2"}
+def test_each_waiter_has_one_gpu_reserved_in_order_of_arrival(folder: Folder, wait: Wait) -> None:
+    first, second, third = (wait(ANY) for _ in range(3))
+    assert reserved_for(first, 1, 2) == set()
+    assert reserved_for(second, 1, 2) == {"GPU-1"}
+    assert reserved_for(third, 1, 2) == {"GPU-1", "GPU-2"}
     assert reserved_for(WaitQueue(folder), 1, 2) == {"GPU-1", "GPU-2"}
-    waiting[0].leave()
-    assert reserved_for(waiting[1], 1, 2) == set()
-    for one in waiting[1:]:
-        one.leave()
+    first.leave()
+    assert reserved_for(second, 1, 2) == set()
 
 
-def test_a_gpu_unsuitable_for_earlier_waiters_is_not_reserved_for_them(folder: Folder) -> None:
-    picky = wait(folder, Requirements(only=parse_selection("3"), total=80 * GIB))
-    allotted = wait(folder, ANY, Allowance(frozenset({"GPU-2"})))
+def test_a_gpu_unsuitable_for_earlier_waiters_is_not_kept_for_them(
+    folder: Folder, wait: Wait
+) -> None:
+    wait(Requirements(only=parse_selection("3"), total=80 * GIB))
+    wait(ANY, "GPU-2")
     assert reserved_for(WaitQueue(folder), 0, 1) == set()
     assert reserved_for(WaitQueue(folder), 0, 2, 3) == {"GPU-2", "GPU-3"}
-    picky.leave()
-    allotted.leave()
 
 
-def test_a_kept_gpu_names_its_waiter(folder: Folder) -> None:
-    first = wait(folder, ANY)
+def test_a_kept_gpu_names_its_waiter(folder: Folder, wait: Wait) -> None:
+    wait(ANY)
     told = WaitQueue(folder).reserved_for(snapshot(NOON, *CARDS), NOBODY_S)["GPU-0"]
     assert " has waited for it for 0s, gpumon run " in told
     circumstances = replace(NOBODY_S, reserved_for={"GPU-0": told})
-    refusal = judge(snapshot(NOON, *CARDS), ANY, circumstances)[0].refusal
-    assert refusal is not None
+    refusal = known(judge(snapshot(NOON, *CARDS), ANY, circumstances)[0].refusal)
     assert (refusal.kind, refusal.passing) == ("queue", True)
-    first.leave()
 
 
-def test_a_waiter_that_does_not_take_its_gpu_is_skipped(folder: Folder, clock: Clock) -> None:
-    asleep, awake = wait(folder, ANY), wait(folder, ANY)
+def test_a_waiter_that_does_not_take_its_gpu_is_skipped(wait: Wait, clock: Clock) -> None:
+    _asleep, awake = wait(ANY), wait(ANY)
     assert reserved_for(awake, 0) == {"GPU-0"}
     clock.passed = TAKES_SECONDS + 1
     assert reserved_for(awake, 0) == set()
     assert reserved_for(awake) == set()
     assert reserved_for(awake, 0) == {"GPU-0"}, "another chance"
-    asleep.leave()
-    awake.leave()
 
 
 def test_a_stopped_waiter_is_skipped_until_it_continues(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
+    folder: Folder, wait: Wait, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with subprocess.Popen(["sleep", "60"]) as sleeper:
         try:
             with monkeypatch.context() as in_its_place:
                 in_its_place.setattr(os, "getpid", lambda: sleeper.pid)
-                stopped = wait(folder, ANY)
+                wait(ANY)
             assert reserved_for(WaitQueue(folder), 0) == {"GPU-0"}
             sleeper.send_signal(signal.SIGSTOP)
             wait_until(lambda: reserved_for(WaitQueue(folder), 0) == set(), "it is stopped")
@@ -118,13 +124,10 @@ def test_a_stopped_waiter_is_skipped_until_it_continues(
             wait_until(lambda: reserved_for(WaitQueue(folder), 0) == {"GPU-0"}, "it goes on")
         finally:
             sleeper.kill()
-    stopped.leave()
 
 
-def test_small_jobs_pass_a_large_one_but_not_for_ever(folder: Folder, clock: Clock) -> None:
-    large = wait(folder, Requirements(least=3, most=3))
-    hopeless = wait(folder, Requirements(least=9, most=9))
-    small = wait(folder, ANY)
+def test_small_jobs_pass_a_large_one_but_not_for_ever(wait: Wait, clock: Clock) -> None:
+    large, _hopeless, small = (wait(Requirements(least=n, most=n)) for n in (3, 9, 1))
     assert reserved_for(small, 0, 1) == set()
     assert len(reserved_for(small, 0, 1, 2)) == 3
     clock.passed = GATHERS_AFTER + 60
@@ -133,31 +136,23 @@ def test_small_jobs_pass_a_large_one_but_not_for_ever(folder: Folder, clock: Clo
     assert reserved_for(small, 0, 1) == {"GPU-0", "GPU-1"}
     large.leave()
     assert reserved_for(small, 0, 1) == set(), "nine GPUs never come"
-    for one in (hopeless, small):
-        one.leave()
 
 
-def test_no_gpu_is_kept_for_a_waiter_of_a_lost_one(folder: Folder, clock: Clock) -> None:
-    all_four = wait(folder, Requirements(least=4, most=4))
+def test_no_gpu_is_kept_for_who_waits_for_a_lost_one(
+    folder: Folder, wait: Wait, clock: Clock
+) -> None:
+    wait(Requirements(least=4, most=4))
     clock.passed = GATHERS_AFTER + 60
     lost = snapshot(NOON, *CARDS[:3], replace(CARDS[3], status=GpuStatus.LOST))
     busy = snapshot(NOON, *CARDS, processes=(process(7, gpus=(3,)),))
     assert WaitQueue(folder).reserved_for(lost, NOBODY_S) == {}
     assert len(WaitQueue(folder).reserved_for(busy, NOBODY_S)) == 3
-    all_four.leave()
 
 
-def test_an_entry_of_another_version_reserves_nothing(folder: Folder) -> None:
-    from gpumon.scheduling.queue import QueueEntry
-
-    strange = QueueEntry(folder)
-    strange.join(b'{"wishes":[1,2]}')
-    assert reserved_for(WaitQueue(folder), 0, 1) == set()
-    strange.close()
-    other = QueueEntry(folder)
-    other.join(b'{"requirements":{"maker":"ACME"}}')
-    assert reserved_for(WaitQueue(folder), 0, 1) == set()
-    other.close()
+@pytest.mark.parametrize("wants", [b'{"wishes":[1,2]}', b'{"requirements":{"maker":"ACME"}}'])
+def test_an_entry_of_another_version_reserves_nothing(folder: Folder, wants: bytes) -> None:
+    with closing(joined(folder, wants)):
+        assert reserved_for(WaitQueue(folder), 0, 1) == set()
 
 
 def test_a_signal_while_the_file_is_made_leaves_no_place_behind(
@@ -192,8 +187,54 @@ def test_a_waiter_keeps_gpus_of_the_maker_that_its_environment_names(tmp_path: P
             # NVIDIA's GPU is not kept for somebody who waits for AMD's.
             assert kinds == [None, "maker"]
             # Other versions of gpumon read this.
-            assert theirs.shared is not None
-            (ticket,) = tickets(theirs.shared)
+            (ticket,) = tickets(known(theirs.shared))
             assert b'"maker":"AMD"' in ticket.wants
         finally:
             first.leave_queue()
+
+
+# Tickets
+
+
+def names(folder: Folder) -> list[str]:
+    return [ticket.name for ticket in tickets(folder)]
+
+
+def joined(folder: Folder, wants: bytes) -> QueueEntry:
+    entry = QueueEntry(folder)
+    entry.join(wants)
+    return entry
+
+
+def test_waiters_are_in_the_order_of_their_arrival(folder: Folder) -> None:
+    waiting = [joined(folder, b'{"n":%d}' % n) for n in range(5)]
+    assert set(names(folder)) == {one.name for one in waiting}
+    times = [ticket.order for ticket in tickets(folder)]
+    assert times == sorted(times)
+    first = tickets(folder)[0]
+    assert (first.uid, first.pid) == (os.geteuid(), os.getpid())
+    assert first.wants.startswith(b'{"n":')
+    for one in waiting:
+        one.close()
+    assert tickets(folder) == []
+    assert folder.names() == []
+
+
+def test_a_killed_waiter_loses_its_place_and_leaves_no_file(folder: Folder) -> None:
+    left = folder.path / "waiting-1-killed"
+    left.write_text('{"pid":1,"wants":{}}')
+    assert tickets(folder) == []
+    assert left.exists(), "it may be about to be locked"
+
+
+def test_what_is_no_queue_entry_is_ignored(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder.path / "waiting-link").symlink_to("/etc/passwd")
+    os.mkfifo(folder.path / "waiting-fifo")
+    old = folder.path / "waiting-old"
+    old.write_text("x")
+    waiting = joined(folder, b"{}")
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 3600)
+    assert names(folder) == [waiting.name]
+    assert not old.exists()
+    waiting.close()

@@ -13,15 +13,7 @@ from msgspec.structs import fields, replace
 
 from gpumon.model.number_types import TIMES
 from gpumon.model.processes import GpuProcess, HolderScan, UnlistedHolder
-from gpumon.model.snapshot import (
-    Gpu,
-    Host,
-    OwnCost,
-    Reserved,
-    Snapshot,
-    Trouble,
-    Unknown,
-)
+from gpumon.model.snapshot import Gpu, Host, OwnCost, Reserved, Snapshot, Trouble, Unknown
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 """Any text; half of a surrogate pair does not survive a stream."""

@@ -61,12 +61,11 @@ FIRST = parts_of([snapshot(NOON, gpu(), gpu(index=1), processes=(process(1), pro
 HEADER, (SAMPLE,) = opened(FIRST)
 
 
-def feed(data: bytes) -> list[StreamedSample]:
+def feed(data: bytes, reader: StreamReader | None = None) -> list[StreamedSample]:
     """What a reader makes of bytes; it raises nothing but a sentence."""
-    reader = StreamReader()
-    samples: list[StreamedSample] = []
-    for at in range(0, len(data), PART):
-        samples += reader.feed(data[at : at + PART])
+    reader = reader or StreamReader()
+    parts = [data[at : at + PART] for at in range(0, len(data), PART)]
+    samples = [sample for part in parts for sample in reader.feed(part)]
     reader.feed(b"")
     return samples
 
@@ -290,7 +289,6 @@ def _bomb(content: bytes, times: int) -> Callable[[], Iterator[bytes]]:
     return lambda: (data[at : at + PART] for at in range(0, len(data), PART))
 
 
-NOTHING = snapshot(NOON)
 EMPTY_GPUS = edited(_set(HEAD, place("Snapshot", "gpus"), to=[[0, ""]] * 256))
 HUGE = (MOST_FRAME).to_bytes(4, "big") + b"\x90" * MOST_FRAME
 
@@ -340,11 +338,6 @@ def test_what_expands_to_more_than_any_host_sends_is_refused() -> None:
     assert "the other end sends samples without end" in held_back(_followed(5000, b""))
 
 
-def feed_all(reader: StreamReader, parts: list[bytes]) -> None:
-    for part in parts:
-        reader.feed(part)
-
-
 def _snapshot_of(**parts: Any) -> bytes:
     return StreamWriter(1.0).write(replace(snapshot(NOON), **parts), NOON)
 
@@ -371,9 +364,8 @@ def test_a_few_bytes_do_not_become_more_rows_than_any_machine_has(stream: bytes)
     reader = StreamReader()
     tracemalloc.start()
     try:
-        parts = [stream[at : at + PART] for at in range(0, len(stream), PART)]
         with pytest.raises(StreamError, match="more rows than any machine"):
-            feed_all(reader, parts)
+            feed(stream, reader)
         assert tracemalloc.get_traced_memory()[0] < MEGABYTE, "what was read is released"
     finally:
         tracemalloc.stop()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -16,15 +20,18 @@ from gpumon.findings.finding import FindingKind, Severity
 from gpumon.model.processes import HolderScan, HoldReason, ProcessId, UnlistedHolder, Workload
 from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot, Trouble, Unknown
 from gpumon.recording.recording import Event, EventKind
-from gpumon.stream import GpuState, Heartbeat, StreamWriter
+from gpumon.stream import SCHEMA, GpuState, Heartbeat, StreamWriter
+from gpumon.stream.sample import StreamFrame
 from tests.build import NOON, gpu, process, snapshot
 from tests.export.hostile import snapshot_of, texts
+from tests.known import known
 from tests.stream.snapshots import histories
 from tests.stream.wire import (
     EVENTS,
     HEAD,
     HOLDERS,
     PROCESSES,
+    SEQUENCE,
     STATES,
     demo_samples,
     opened,
@@ -220,8 +227,7 @@ def test_new_words_are_taken_for_the_nearest_and_impossible_events_are_skipped()
     (read_card,) = found.snapshot.gpus
     assert read_card.status is GpuStatus.FAILING
     assert read_card.unknown == {"fan_speed": Unknown.NOT_READ}
-    assert found.snapshot.holders is not None
-    assert found.snapshot.holders.suspects[0].reason is HoldReason.HOLDS
+    assert known(found.snapshot.holders).suspects[0].reason is HoldReason.HOLDS
     assert found.events == (kept,)
     assert found.states == (GpuState("GPU-0", FindingKind.UNKNOWN, Severity.NOTE),)
 
@@ -252,3 +258,33 @@ def test_processes_may_come_and_go(count: int) -> None:
     lists = [many, many[1:], (process(99), *many), (), many[::-1]]
     written = [snapshot(NOON + at, *cards, processes=one) for at, one in enumerate(lists)]
     assert [sample.snapshot for sample in read(b"".join(parts_of(written)))] == written
+
+
+# The page
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "stream.md").read_text(encoding="utf-8")
+
+
+def test_every_field_of_a_sample_is_on_the_page() -> None:
+    table = PAGE.partition("<!-- fields: StreamFrame -->\n")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(StreamFrame.__struct_fields__)
+    assert f"`{SCHEMA}`" in PAGE
+
+
+def test_the_example_reads_a_stream() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    samples = demo_samples(2)
+    header, contents = opened(b"".join(parts_of([*samples, samples[0]])))
+    contents[2][SEQUENCE] = 9
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        input=sealed(header, contents),
+        capture_output=True,
+        check=True,
+    )
+    first, second, refused = done.stdout.decode().splitlines()
+    assert [first, second] == [
+        f"{number} {len(sample.processes)}" for number, sample in enumerate(samples, 1)
+    ]
+    assert refused.startswith("sample 3 of the stream is damaged")

@@ -79,7 +79,6 @@ def sealed(header: dict[str, Any], samples: Iterable[Sequence[Any]]) -> bytes:
 
 
 def framed(frame: bytes) -> bytes:
-    """A sample with its size."""
     return len(frame).to_bytes(4, "big") + frame
 
 

@@ -17,8 +17,10 @@ from msgspec.structs import replace
 from gpumon.alerts.channels import command
 from gpumon.alerts.channels.channel import Attempt, DeliveryError
 from gpumon.alerts.channels.command import Command
-from tests.alerts.sending import NOTICE, alert_with, failure
+from tests.alerts.sending import NOTICE, alert_with, failure, refusal
+from tests.command import write_program
 from tests.exporter.exporting import wait_until
+from tests.known import known
 
 PYTHON = sys.executable
 
@@ -119,17 +121,13 @@ def test_hostile_texts_reach_a_command_in_bounds_and_safe(tmp_path: Path) -> Non
     ],
     ids=lambda value: repr(value)[:40],
 )
-def test_why_a_command_failed_is_one_sentence(
-    arguments: tuple[str, ...], sentence: str | None
-) -> None:
+def test_a_failed_command_is_a_sentence(arguments: tuple[str, ...], sentence: str | None) -> None:
     found = failure(Command(arguments))
     assert (found is None) if sentence is None else (found is not None and sentence in found)
 
 
 def test_a_script_that_names_a_missing_interpreter(tmp_path: Path) -> None:
-    script = tmp_path / "hook"
-    script.write_text("#!/no/such/interpreter\n")
-    script.chmod(0o755)
+    script = write_program(tmp_path / "hook", "#!/no/such/interpreter\n")
     assert "its interpreter is missing" in (failure(Command((str(script),))) or "")
 
 
@@ -151,10 +149,8 @@ def test_a_command_that_hangs_is_killed_with_what_it_started(
     monkeypatch.setattr(command, "time", Clock())
     monkeypatch.setattr(Command, "seconds", 10.0)
     script = f"sleep 1000 & echo $! > '{child}'; echo $$ > '{mine}'; trap '' TERM; wait"
-    with pytest.raises(DeliveryError) as failed:
-        shell(script).send(Attempt(alert_with(), NOTICE))
-    assert failed.value.sentence == "it did not end within 10 s and was killed"
-    assert not failed.value.again
+    error = known(refusal(shell(script)))
+    assert (error.sentence, error.again) == ("it did not end within 10 s and was killed", False)
     assert not is_running(pid_in(mine))
     wait_until(lambda: not is_running(pid_in(child)), "the end of its child")
 

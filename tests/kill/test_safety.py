@@ -165,7 +165,7 @@ class MadeUpHost:
         assert process.id in self.allowed or is_child, f"{process.id} was not confirmed"
 
     def relatives(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
-        """All processes, read one after the other while others run."""
+        """All processes, read one after the other while others run; parents before children."""
         del roots
         self.reach()
         rows = [self._row(process) for process in self.processes.values()]
@@ -176,7 +176,10 @@ class MadeUpHost:
             pids = {row.id.pid for row in read}
             later = (one for one in self.processes.values() if one.id.pid not in pids)
             rows = [*read, *map(self._row, later)]
-        return tuple(rows)
+        ordered = [row for row in rows if row.parent not in {other.id.pid for other in rows}]
+        for parent in ordered:
+            ordered += [row for row in rows if row.parent == parent.id.pid]
+        return tuple(ordered)
 
     def _row(self, process: Process) -> RelatedProcess:
         return RelatedProcess(process.id, process.parent, 0, 0, "python")
@@ -378,3 +381,23 @@ TestSafety: Any = Safety.TestCase
 TestSafety.settings = settings(max_examples=20, stateful_step_count=15, deadline=None)
 TestSafetyForLong: Any = pytest.mark.slow(SafetyForLong.TestCase)
 TestSafetyForLong.settings = settings(max_examples=400, stateful_step_count=25, deadline=None)
+
+
+@pytest.mark.parametrize(
+    ("parents", "exchanged", "parent"),
+    [
+        pytest.param([None, None], 0, None, id="of the target itself: its child is a stranger"),
+        pytest.param([None, None, 1], 1, 0, id="by a child of the target: the older is no child"),
+    ],
+)
+def test_a_number_that_is_used_again_while_the_table_is_read_makes_nobody_a_child(
+    parents: list[int | None], exchanged: int, parent: int | None
+) -> None:
+    machine = Safety()
+    machine.show(parents=parents, shown={0}, protected=None, readonly=False)
+    machine.exchange_during_the_next_reading(number=exchanged, parent=parent)
+    machine.confirm(number=signal.SIGKILL, whole_tree=True)
+    machine.the_report_is_true()
+    machine.let_pass(1.1)
+    machine.the_report_is_true()
+    machine.teardown()

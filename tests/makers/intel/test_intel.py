@@ -467,3 +467,22 @@ def test_everybody_may_know_that_a_gpu_did_nothing(
     assert room.gpu(1.0).unknown["utilization_gpu"] is Unknown.NO_PERMISSION
     write(idle, "20\n")
     assert room.gpu(1.0).utilization_gpu is None
+
+
+@pytest.mark.parametrize(
+    ("fans", "fastest"),
+    [
+        ({1: 1200, 2: 1500}, 1500),
+        ({1: 1200, 3: 1500}, 1500),
+        ({1: 1200, 2: 1100, 3: 0}, 1200),
+        ({2: 700}, 700),
+    ],
+)
+def test_the_fastest_of_up_to_three_fans_counts(
+    room: Room, fans: dict[int, int], fastest: int
+) -> None:
+    folder = captures.a770_i915(room.tree) / "hwmon/hwmon4"
+    (folder / "fan1_input").unlink()
+    for number, speed in fans.items():
+        write(folder / f"fan{number}_input", f"{speed}\n")
+    assert room.gpu().fan_rpm == fastest

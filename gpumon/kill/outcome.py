@@ -211,7 +211,9 @@ def _process_lines(outcomes: Sequence[TargetOutcome]) -> list[str]:
     for outcome in outcomes:
         parent = _parent_not_waiting(outcome)
         reason = _refusal_reason(outcome)
-        line = _problem(outcome) if reason is None else _refusal(reason, refused[reason])
+        line = _problem(outcome)
+        if reason is not None and len(pids := refused[reason]) > 1 and _begins_with_pid(reason):
+            line = _refusal(reason, pids)
         if parent is not None and outcome.status is not None and zombies[parent] > 1:
             line = (
                 f"{zombies[parent]} have ended; their parent {parent.pid} "
@@ -229,15 +231,16 @@ def _refusal_reason(outcome: TargetOutcome) -> _Reason | None:
     return tuple(re.split(rf"\b{outcome.target.id.pid}\b", _problem(outcome)))
 
 
+def _begins_with_pid(reason: _Reason) -> bool:
+    return len(reason) > 1 and not reason[0]
+
+
 def _refusal(reason: _Reason, pids: Sequence[str]) -> str:
     """The line on all processes that were refused for one reason: ``5 are chen's, not yours``."""
-    first, *further = reason
-    if len(pids) == 1 or first or not further:
-        return pids[0].join(reason)
-    words = [str(len(pids)), *further[:1]]
-    if words[1].startswith(" is "):
-        words[1] = words[1].replace(" is ", " are ", 1)
-    return " ".join(pids).join(["".join(words), *further[1:]])
+    _, second, *further = reason
+    if second.startswith(" is "):
+        second = second.replace(" is ", " are ", 1)
+    return " ".join(pids).join([f"{len(pids)}{second}", *further])
 
 
 def _parent_not_waiting(outcome: TargetOutcome) -> ProcessId | None:

@@ -9,10 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpumon.findings.groups import JobGroup, UserUse, allocated_jobs, job_with_key, jobs, users
+from gpumon.findings.groups import (
+    AllocatedJob,
+    JobGroup,
+    UserUse,
+    allocated_jobs,
+    job_with_key,
+    jobs,
+    users,
+)
 from gpumon.model.allocations import Allocation
 from gpumon.model.processes import Container, GpuProcess, ProcessId, Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
+from gpumon.model.snapshot import MigInstance
 from gpumon.model.thresholds import DEFAULTS, Thresholds
 from gpumon.recording.history import History, Interval
 from gpumon.recording.history.holdings import Holding
@@ -462,3 +471,34 @@ def test_jobs_of_which_only_the_gpus_are_known_stay_apart() -> None:
     first, second = jobs((), allocated_jobs(now, history))
     assert first.label == second.label == "a slurm job"
     assert first.key != second.key
+
+
+@pytest.mark.parametrize(
+    ("allocation", "place"),
+    [
+        (Allocation("slurm", "88"), Workload(slurm_job="88")),
+        (Allocation("lsf", "88"), Workload(slurm_job="88")),
+        (Allocation("kubernetes"), Workload()),
+        (
+            Allocation("kubernetes", "ml/train-0"),
+            Workload(Container("kubernetes", pod="train-0", namespace="ml")),
+        ),
+        (Allocation("kubernetes", "train-0"), Workload(Container("kubernetes", pod="train-0"))),
+    ],
+)
+def test_filters_find_what_a_scheduler_gave_where_the_processes_of_the_job_would_be(
+    allocation: Allocation, place: Workload
+) -> None:
+    assert AllocatedJob(allocation, (), None).stand_in(()).place == place
+
+
+@pytest.mark.parametrize(
+    ("devices", "indices"),
+    [(("GPU-1",), [1]), (("MIG-a", "GPU-1"), [0, 1]), (("MIG-b",), []), ((), [])],
+)
+def test_what_a_job_was_given_is_on_the_gpus_of_its_devices(
+    devices: tuple[str, ...], indices: list[int]
+) -> None:
+    gpus = [gpu(index=0, mig=(MigInstance("MIG-a", 0),)), gpu(index=1)]
+    job = AllocatedJob(Allocation("slurm", "88", devices=devices), (), None)
+    assert [use.gpu_index for use in job.stand_in(gpus).uses] == indices

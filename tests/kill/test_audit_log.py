@@ -300,3 +300,45 @@ def test_a_line_that_cannot_be_written_for_any_reason_leaves_the_next(
     audit_log.write(TRAINING, signal.SIGKILL, "sent")
     assert audit_log.flush(lives.PATIENCE)
     assert [line["signal"] for line in written(folder)] == ["KILL"]
+
+
+def test_a_named_pipe_that_somebody_reads_gets_nothing(folder: Path) -> None:
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "signals.jsonl")
+    reader = os.open(folder / "signals.jsonl", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert failure(AuditLog(folder)).endswith("it is not a regular file")
+        assert os.read(reader, 1) == b""
+    finally:
+        os.close(reader)
+
+
+def test_a_line_is_pending_until_it_is_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_write = threading.Event()
+    monkeypatch.setattr(AuditLog, "_append", lambda *_: may_write.wait(lives.PATIENCE))
+    audit_log = AuditLog(folder)
+    assert not audit_log.pending
+    audit_log.write(TRAINING, signal.SIGTERM, "sent")
+    assert audit_log.pending
+    may_write.set()
+    assert audit_log.flush(lives.PATIENCE)
+    assert not audit_log.pending
+
+
+@pytest.mark.parametrize(("room", "rotates"), [(0, False), (1, True)])
+def test_the_line_for_which_there_is_no_room_begins_the_next_log(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, room: int, *, rotates: bool
+) -> None:
+    audit_log = AuditLog(folder)
+    for number in (signal.SIGTERM, signal.SIGTERM):
+        audit_log.write(TRAINING, number, "sent")
+    assert audit_log.flush(lives.PATIENCE)
+    line = (folder / "signals.jsonl").stat().st_size // 2
+    monkeypatch.setattr(audit_log_module, "MOST_BYTES", 3 * line - room)
+    audit_log.write(TRAINING, signal.SIGTERM, "last")
+    assert audit_log.flush(lives.PATIENCE)
+    outcomes = [entry["outcome"] for entry in written(folder)]
+    assert outcomes == (["last"] if rotates else ["sent", "sent", "last"])
+    assert (folder / "signals.jsonl.1").exists() is rotates

@@ -10,6 +10,7 @@ import errno
 import signal
 import threading
 from typing import TYPE_CHECKING, Any, cast
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import settings
@@ -72,6 +73,7 @@ class Process:
         self.born_of: set[ProcessId] = {id_} | (set() if parent is None else parent.born_of)
         self.is_frozen = False
         self.is_protected = False
+        self.waits_in_kernel = False
         self.has_handle = True
 
 
@@ -92,7 +94,8 @@ class Handle:
         process = self._process()
         self.host.may_signal(process, number)
         self.host.signalled.add(process.id)
-        if number == signal.SIGKILL or (number == signal.SIGTERM and not process.is_deaf):
+        ends = number == signal.SIGKILL or (number == signal.SIGTERM and not process.is_deaf)
+        if ends and not process.waits_in_kernel:
             self.host.end(process)
 
     def freeze(self) -> None:
@@ -165,7 +168,7 @@ class MadeUpHost:
         assert process.id in self.allowed or is_child, f"{process.id} was not confirmed"
 
     def relatives(self, roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
-        """All processes, read one after the other while others run."""
+        """All processes, read one after the other while others run; parents before children."""
         del roots
         self.reach()
         rows = [self._row(process) for process in self.processes.values()]
@@ -176,7 +179,10 @@ class MadeUpHost:
             pids = {row.id.pid for row in read}
             later = (one for one in self.processes.values() if one.id.pid not in pids)
             rows = [*read, *map(self._row, later)]
-        return tuple(rows)
+        ordered = [row for row in rows if row.parent not in {other.id.pid for other in rows}]
+        for parent in ordered:
+            ordered += [row for row in rows if row.parent == parent.id.pid]
+        return tuple(ordered)
 
     def _row(self, process: Process) -> RelatedProcess:
         return RelatedProcess(process.id, process.parent, 0, 0, "python")
@@ -320,7 +326,11 @@ class Safety(RuleBasedStateMachine):
     def tree(self) -> list[Process]:
         """The confirmed processes, and what descends from them without a gap."""
         living = list(self.host.processes.values())
-        usable = [one for one in living if one.has_handle and not one.is_protected]
+        usable = [
+            one
+            for one in living
+            if one.has_handle and not one.is_protected and not one.waits_in_kernel
+        ]
         found = [one for one in usable if one.id in self.host.allowed]
         for process in found:
             found += [one for one in usable if one.parent == process.id.pid and one not in found]
@@ -378,3 +388,93 @@ TestSafety: Any = Safety.TestCase
 TestSafety.settings = settings(max_examples=20, stateful_step_count=15, deadline=None)
 TestSafetyForLong: Any = pytest.mark.slow(SafetyForLong.TestCase)
 TestSafetyForLong.settings = settings(max_examples=400, stateful_step_count=25, deadline=None)
+
+
+@pytest.mark.parametrize(
+    ("parents", "exchanged", "parent"),
+    [
+        pytest.param([None, None], 0, None, id="of the target itself: its child is a stranger"),
+        pytest.param([None, None, 1], 1, 0, id="by a child of the target: the older is no child"),
+    ],
+)
+def test_a_number_that_is_used_again_while_the_table_is_read_makes_nobody_a_child(
+    parents: list[int | None], exchanged: int, parent: int | None
+) -> None:
+    machine = Safety()
+    machine.show(parents=parents, shown={0}, protected=None, readonly=False)
+    machine.exchange_during_the_next_reading(number=exchanged, parent=parent)
+    machine.confirm(number=signal.SIGKILL, whole_tree=True)
+    machine.the_report_is_true()
+    machine.let_pass(1.1)
+    machine.the_report_is_true()
+    machine.teardown()
+
+
+def test_a_process_that_kill_has_reached_is_not_stopped_again_for_a_late_child() -> None:
+    machine = Safety()
+    machine.show(parents=[None], shown={0}, protected=None, readonly=False)
+    (process,) = machine.host.processes.values()
+    process.waits_in_kernel = True
+    machine.confirm(number=signal.SIGKILL, whole_tree=True)
+    child = machine.host.fork(process)
+    machine.let_pass(1.1)
+    machine.let_pass(1.1)
+    assert machine.session is not None
+    first, late = machine.session.report.outcomes
+    assert (first.signal, first.outcome) == (signal.SIGKILL, Outcome.WAITING)
+    assert (late.target.id, late.outcome) == (child.id, Outcome.ENDED)
+    machine.teardown()
+
+
+def test_a_process_without_a_start_time_has_its_place_among_others() -> None:
+    machine = Safety()
+    machine.show(parents=[None], shown={0}, protected=None, readonly=False)
+    machine.targets.append(Target(ProcessId(5, None), 0))
+    machine.confirm(number=signal.SIGTERM, whole_tree=False)
+    machine.let_pass(1.1)
+    assert machine.session is not None
+    found = [(each.target.id.pid, each.outcome) for each in machine.session.report.outcomes]
+    assert found == [(5, Outcome.GONE), (100, Outcome.ENDED)]
+    machine.teardown()
+
+
+def test_a_session_waits_two_seconds_for_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(UnwrittenLog, "pending", True)
+    monkeypatch.setattr(UnwrittenLog, "flush", lambda *_: False, raising=False)
+    machine = Safety()
+    machine.show(parents=[None], shown={0}, protected=None, readonly=False)
+    machine.confirm(number=signal.SIGTERM, whole_tree=False)
+    assert machine.session is not None
+    for seconds, is_done in ((1.75, False), (0.25, True)):
+        machine.let_pass(seconds)
+        assert machine.session.report.done is is_done
+    machine.teardown()
+
+
+def test_a_report_in_which_nothing_is_new_is_made_once_a_second() -> None:
+    machine = Safety()
+    machine.show(parents=[None], shown={0}, protected=None, readonly=False)
+    for process in machine.host.processes.values():
+        process.is_deaf = True
+    machine.confirm(number=signal.SIGTERM, whole_tree=False)
+    machine.let_pass(1.1)
+    assert machine.session is not None
+    report = machine.session.report
+    machine.let_pass(0.3)
+    assert machine.session.report is report
+    machine.let_pass(1.1)
+    assert machine.session.report.seconds > report.seconds
+    machine.teardown()
+
+
+@pytest.mark.parametrize("error", [OSError("no"), Refused(Refusal.UNANSWERED, "no")])
+def test_what_was_confirmed_is_ended_though_its_children_cannot_be_listed(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    machine = Safety()
+    machine.show(parents=[None], shown={0}, protected=None, readonly=False)
+    monkeypatch.setattr(machine.host, "relatives", Mock(side_effect=error))
+    machine.confirm(number=signal.SIGKILL, whole_tree=True)
+    machine.the_report_is_true()
+    assert not machine.host.processes
+    machine.teardown()

@@ -410,3 +410,16 @@ def test_memory_that_is_refused_at_first_is_not_unified(opened: Furnish) -> None
 def test_memory_that_fails_to_be_told_is_not_unified(opened: Furnish) -> None:
     gpu = unified(opened(gb10(), failing=dict.fromkeys(MEMORY_INFO, Code.UNKNOWN)))
     assert (gpu.memory_unified, gpu.memory_total) == (None, None)
+
+
+def test_of_a_unified_chip_that_is_lost_the_used_memory_is_unknown(opened: Furnish) -> None:
+    room = opened(gb10())
+    assert unified(room).memory_used is not None
+    for call in ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV"):
+        room.card.fail(call, Code.LOST)
+    gpu = room.samples(3, seconds=1.0).gpus[0]
+    assert gpu.status is GpuStatus.LOST
+    assert (gpu.memory_used, gpu.memory_free) == (None, None)
+    assert gpu.unknown["memory_used"] is Unknown.GPU_LOST
+    assert gpu.memory_total is not None
+    assert "memory_total" not in gpu.unknown

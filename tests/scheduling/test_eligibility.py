@@ -11,7 +11,7 @@ from gpumon.makers import nvidia
 from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
 from gpumon.scheduling.choose import Chooser, UncertainAllocationError, allowance, judge_over_time
-from gpumon.scheduling.eligibility import Allowance, Circumstances, judge
+from gpumon.scheduling.eligibility import Allowance, Candidate, Circumstances, judge
 from gpumon.scheduling.requirements import Requirements
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.known import known
@@ -346,3 +346,18 @@ def test_what_the_environment_allows_decides_whose_a_jobs_gpus_are() -> None:
         verdicts = judge(machine, ANY, Circumstances(allowance(environment, machine.gpus)))
         fits = [one.candidate.gpu.index for one in verdicts if one.refusal is None]
         assert fits == indices, environment
+
+
+def test_a_gpu_or_a_mig_device_is_found_again_by_its_uuid() -> None:
+    first, second = (MigInstance(f"MIG-{number}", number) for number in (1, 2))
+    whole, parted = gpu(index=0), gpu(index=1, mig=(first, second))
+    later = replace(parted, mig=(replace(second, memory_used=5), replace(first, memory_used=3)))
+    now = snapshot(NOON, later, whole)
+    assert Candidate(whole).seen_in(now) == Candidate(whole)
+    assert Candidate(parted).seen_in(now) == Candidate(later)
+    for mig, memory in ((first, 3), (second, 5)):
+        seen = Candidate(parted, mig).seen_in(now)
+        assert seen is not None
+        assert (seen.gpu, seen.uuid, seen.memory_used) == (later, mig.uuid, memory)
+    assert Candidate(parted, MigInstance("MIG-3", 3)).seen_in(now) is None
+    assert Candidate(gpu(index=2), first).seen_in(now) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -142,3 +144,11 @@ def test_no_text_is_taken_for_more_than_it_says(text: bytes) -> None:
     usage = parse_usage(XE + text + b"\n")
     assert all(0 <= size <= 2**50 for size in (*usage.resident.values(), *usage.memory.values()))
     assert all(0 <= percent <= 100 for percent in usage.percent.values())
+
+
+@pytest.mark.parametrize(("kib", "known"), [(2**40, True), (2**40 + 1, False)])
+def test_more_memory_than_a_gpu_can_address_is_a_wrong_number_in_the_older_form_too(
+    kib: int, *, known: bool
+) -> None:
+    text = re.sub(rb"vram mem:.*", b"vram mem:\t%d kB" % kib, OLD_AMDGPU)
+    assert parse_usage(text).memory.get("vram") == (kib * 1024 if known else None)

@@ -446,3 +446,22 @@ def test_everybody_may_know_that_a_gpu_did_nothing(
         gpu = tree.gpu(seconds)
         reason = None if utilization == 0 else Unknown.NO_PERMISSION
         assert (gpu.utilization_gpu, gpu.unknown.get("utilization_gpu")) == (utilization, reason)
+
+
+@pytest.mark.parametrize(
+    ("fans", "fastest"),
+    [
+        ({1: 1200, 2: 1500}, 1500),
+        ({1: 1200, 3: 1500}, 1500),
+        ({1: 1200, 2: 1100, 3: 0}, 1200),
+        ({2: 700}, 700),
+    ],
+)
+def test_the_fastest_of_up_to_three_fans_counts(
+    tree: SampledTree, fans: dict[int, int], fastest: int
+) -> None:
+    folder = captures.a770_i915(tree) / "hwmon/hwmon4"
+    (folder / "fan1_input").unlink()
+    for number, speed in fans.items():
+        write(folder / f"fan{number}_input", f"{speed}\n")
+    assert tree.gpu().fan_rpm == fastest

@@ -1,23 +1,35 @@
-"""A visitor of ``gpumon serve`` only looks on: no key sends, writes, copies or reveals anything."""
+"""A visitor of ``gpumon serve`` only looks on: no key sends, writes, copies or reveals anything.
+
+Of this machine as of others, over a real ssh and from a real Prometheus.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
+import shlex
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.config.keymap import KEYMAP
+from gpumon.fleet.fleet import HostStatus
 from tests.driver import GIB, Driver, Owner, h100, owners
+from tests.exporter.exporting import exporting
+from tests.fleet.conftest import environment as of_driver
+from tests.fleet.conftest import lab
+from tests.prometheus.server import PrometheusServer, needs_prometheus, open_fleet, wait_for
 from tests.screen import PATIENCE
 from tests.web.serving import Visit, serving, visiting
 
 if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
+
+    from tests.fleet.sshd import Lab
+
 
 pytestmark = pytest.mark.slow
 
@@ -203,3 +215,49 @@ async def test_a_simulated_fleet_is_seen_and_a_host_of_it_opened(tmp_path: Path)
             await visit.type(ESCAPE * 2)
             await visit.wait_for(r"── 4 hosts")
     assert not contents(tmp_path)
+
+
+__all__ = ["lab"]  # a fixture
+
+
+async def test_hosts_over_ssh_are_seen_and_nothing_is_ended_there(lab: Lab) -> None:
+    with (
+        Driver([h100()] * 2) as one,
+        Driver([h100()] * 4) as other,
+        owners(1, ["python", "train.py"]) as (owner,),
+    ):
+        other.cards[1].processes = [Owner(owner.pid, memory=2**34, sm=90)]
+        lab.host("gpu-01", of_driver(one))
+        lab.host("gpu-02", of_driver(other))
+        ssh = shlex.join(lab.client.client)
+        with serving("--hosts", "gpu-[01-02]", "--ssh", ssh) as served:
+            async with visiting(served) as visit:
+                await visit.wait_for(r"hosts 2 .* of 6 GPUs[\s\S]*gpu-01 ")
+                await visit.type(DOWN * 2 + ENTER)
+                await visit.wait_for(rf"gpumon +gpu-02 [\s\S]*\n +1 +{owner.pid} ")
+                await visit.type(DOWN + "k")
+                await visit.wait_for(REFUSED)
+                await visit.type(ESCAPE * 2)
+                await visit.wait_for(r"hosts 2 ")
+        assert owner.poll() is None
+
+
+@needs_prometheus
+async def test_hosts_of_a_prometheus_are_seen(tmp_path: Path) -> None:
+    with exporting("--demo", "-n", "0.5") as exporter:
+        prometheus = PrometheusServer(tmp_path, [(f"127.0.0.1:{exporter.port}", {"job": "gpumon"})])
+        try:
+            fleet = open_fleet(prometheus.url)
+            wait_for(
+                fleet,
+                lambda now: any(one.status is HostStatus.LIVE for one in now.hosts),
+                "the host",
+            )
+            fleet.close()
+            with serving("--prometheus", prometheus.url) as served:
+                async with visiting(served) as visit:
+                    await visit.wait_for(r"hosts 1[\s\S]*ada-07 .* LOST")
+                    await visit.type(DOWN + ENTER)
+                    await visit.wait_for(r"Prometheus has no processes")
+        finally:
+            prometheus.close()

@@ -25,10 +25,11 @@ async def test_a_result_is_delivered_on_the_applications_thread() -> None:
         assert seen == [(True, True, True)]
 
 
-async def test_an_exception_is_delivered() -> None:
-    def fail() -> None:
-        raise OSError("no such thing")
+def fail() -> None:
+    raise OSError("no such thing")
 
+
+async def test_an_exception_is_delivered() -> None:
     async with App[int]().run_test() as pilot:
         errors: list[Exception] = []
         run_in_thread(pilot.app, fail, lambda _: None, errors.append)
@@ -37,9 +38,6 @@ async def test_an_exception_is_delivered() -> None:
 
 
 async def test_an_exception_without_a_handler_ends_the_application() -> None:
-    def fail() -> None:
-        raise OSError("no such thing")
-
     async def run() -> None:
         async with App[int]().run_test() as pilot:
             run_in_thread(pilot.app, fail, lambda _: None)

@@ -14,8 +14,7 @@ from textual.widgets import OptionList, Static
 from gpumon.config.themes import ThemeChoice, ThemeLibrary
 from gpumon.ui.dialogs.choices import ThemesDialog
 from gpumon.ui.theme_controller import ThemeController
-from tests.fuzz.test_screen import settled
-from tests.ui.test_closed_at_once import shown
+from tests.ui.test_closed_at_once import press, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -124,17 +123,12 @@ async def test_an_invalid_theme_cannot_be_kept(tmp_path: Path) -> None:
         kept: list[str | None] = []
         app.push_screen(dialog, kept.append)
         await pilot.pause()
-        listed = dialog.query_one(OptionList)
-        listed.highlighted = 0
-        await pilot.pause()
-        await pilot.press("enter")
-        await pilot.pause()
-        assert kept == []
-        listed.highlighted = 1
-        await pilot.pause()
-        await pilot.press("enter")
-        await pilot.pause()
-        assert kept == ["gpumon"]
+        for place, answers in ((0, []), (1, ["gpumon"])):
+            dialog.query_one(OptionList).highlighted = place
+            await pilot.pause()
+            await pilot.press("enter")
+            await pilot.pause()
+            assert kept == answers
 
 
 @pytest.mark.slow
@@ -146,9 +140,7 @@ async def test_a_full_disk_is_reported_and_the_theme_is_applied(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     async with shown(tmp_path) as (app, pilot):
         before = app.theme
-        for key in ("T", "down", "enter"):
-            await pilot.press(key)
-            await settled(pilot)
+        await press(pilot, "T", "down", "enter")
         (told,) = app._notifications
         assert told.message.startswith("The theme is not saved: ")
         assert told.message.endswith("No space left on device.")

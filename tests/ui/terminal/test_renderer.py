@@ -87,43 +87,35 @@ def test_in_the_end_the_terminal_shows_what_a_repaint_shows() -> None:
         for step in (a_toast, the_palette, a_line_that_is_held, many_frames_and_keys, resizes):
             step(screen)
             hold_equal(screen, step.__name__)
-            screen.type("p")
-            screen.wait_gone("PAUSED")
+            screen.press_away("p", "PAUSED")
 
 
 def a_toast(screen: Screen) -> None:
     """Frames go on under a toast, and leave it alone."""
-    screen.type(F5)
-    screen.wait_for("a toast")
+    screen.press(F5, "a toast")
     count = len(screen.output)
     screen.wait(lambda it: len(it.output) > count + 3000, "waiting for frames")
     assert "a toast" in screen.text()
-    screen.type(F7)
-    screen.wait_gone("a toast")
+    screen.press_away(F7, "a toast")
 
 
 def the_palette(screen: Screen) -> None:
     """A dialog lies over the dashboard and is closed."""
-    screen.type("\x10")
-    screen.wait_for("Search for commands")
-    screen.type("q")
-    screen.wait_for(r"Quit\n +key q")
-    screen.type("\x1b")
-    screen.wait_gone("▔▔▔")
+    screen.press("\x10", "Search for commands")
+    screen.press("q", r"Quit\n +key q")
+    screen.press_away("\x1b", "▔▔▔")
 
 
 def a_line_that_is_held(screen: Screen) -> None:
     """A terminal that falls behind gets fewer frames, and the newest."""
     # From the first line ↑ would go on among the GPUs.
-    screen.type("\x1b[B\x1b[B")
-    screen.wait_for(r"▸ *2 +38470 erin")
+    screen.press("\x1b[B\x1b[B", r"▸ *2 +38470 erin")
     screen.hold()
     for _ in range(30):
         screen.type("\x1b[B\x1b[A")
     screen.release()
     # Keys are taken in their order: with the last of them all have been.
-    screen.type("\x1b[H")
-    screen.wait_for(r"▸ *0,1 +51022 ann")
+    screen.press("\x1b[H", r"▸ *0,1 +51022 ann")
 
 
 def many_frames_and_keys(screen: Screen) -> None:

@@ -19,6 +19,7 @@ from gpumon.text.formatting import cell_width
 from gpumon.ui.view import timeline
 from gpumon.ui.view.dashboard_view import Timeline
 from tests.build import NOON
+from tests.known import known
 from tests.ui.view.drawing import text_of
 
 if TYPE_CHECKING:
@@ -75,9 +76,7 @@ def time_at(x: int, playing: Playing, width: int, marks: Sequence[Event] = ()) -
 def bar_of(row: Row) -> str:
     """What stands between the two times at the ends of the bar."""
     end = r"(?:\d\d:\d\d|\d\d-\d\d)"
-    found = re.search(rf"{end} (\S+) {end} ", text_of(row))
-    assert found is not None
-    return found[1]
+    return known(re.search(rf"{end} (\S+) {end} ", text_of(row)))[1]
 
 
 def event_row(playing: Playing, marks: Sequence[Event], width: int) -> Row:
@@ -351,8 +350,7 @@ def test_what_a_cell_stands_for_is_in_that_cell(
     cells = [x for x in range(width) if time_at(x, playing, width, marks) is not None]
     assert cells == list(range(cells[0], cells[-1] + 1))
     for x in cells:
-        moment = time_at(x, playing, width, marks)
-        assert moment is not None
+        moment = known(time_at(x, playing, width, marks))
         assert playing.first <= moment <= playing.last
         row = timeline_row(replace(playing, position=moment), marks, width, live=True)
         at = next(i for i, style in enumerate(_styles(row)) if style == "cursor")
@@ -373,8 +371,6 @@ def test_a_click_on_a_mark_goes_to_what_happened() -> None:
 def test_the_ends_of_the_bar_are_the_ends_of_the_tape_and_beside_it_is_no_moment() -> None:
     row = text_of(timeline_row(PLAYING, (), 100, live=True))
     first, last = row.index("·"), row.rindex("·")
-    assert time_at(first, PLAYING, 100) == PLAYING.first
-    assert time_at(last, PLAYING, 100) == PLAYING.last
-    assert time_at(first - 1, PLAYING, 100) is None
-    assert time_at(last + 1, PLAYING, 100) is None
+    times = [time_at(x, PLAYING, 100) for x in (first - 1, first, last, last + 1)]
+    assert times == [None, PLAYING.first, PLAYING.last, None]
     assert time_at(0, PLAYING, 20) is None

@@ -1,11 +1,12 @@
-"""What the screen says of its log: where it is, in a narrow terminal too."""
+"""What the screen says of its log: where it is, and what a replayed one has not told yet."""
 
 from __future__ import annotations
 
 import os
 import time
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,9 +15,11 @@ from gpumon.recording.csv.files import default_name
 from gpumon.sampling.collector import Collector
 from gpumon.ui.session import Logbook
 from gpumon.ui.view.header_footer import footer_row
-from tests.build import NOON
+from gpumon.ui.viewed_time import ViewedTime
+from tests.build import NOON, snapshot
 from tests.clock import ThreadedClock
 from tests.known import known
+from tests.recordings import ListTape
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -104,3 +107,23 @@ def test_the_folder_is_named_unless_it_is_the_working_directory(folder: Path, na
     assert f" in {folder}/logs: 0 samples" in logbook.toggle()
     [summary] = logbook.close()
     assert f"gpumon replay logs/{name}" in summary
+
+
+@pytest.mark.parametrize(("direction", "where"), [(1, "after"), (-1, "before")])
+@pytest.mark.parametrize("complete", [True, False])
+def test_no_event_is_qualified_while_the_log_is_still_searched(
+    direction: int, where: str, complete: bool
+) -> None:
+    tape = ListTape([snapshot(NOON)])
+    source = SimpleNamespace(
+        to_event=lambda *, forward, **_: tape.next_event(NOON, forward=forward)
+    )
+    player = SimpleNamespace(source=source)
+    recording = SimpleNamespace(events_complete=complete)
+    session: Any = SimpleNamespace(player=player, recording=recording)
+
+    message = ViewedTime(session, lambda: None).go_to_event(direction)
+
+    known = f"no event is known {where} this moment"
+    yet = "" if complete else ": the log has not been searched completely yet"
+    assert message == known + yet

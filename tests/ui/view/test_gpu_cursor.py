@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,28 +18,12 @@ from gpumon.ui.view.key_names import footer_keys
 from gpumon.ui.view.process_table import Listing
 from tests.build import NOON, gpu, process, snapshot
 from tests.ui.view.drawing import history_of, lines_of, of_gpus, text_of
-from tests.ui.view.test_update import course
+from tests.ui.view.test_update import KEYS, course
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gpumon.model.snapshot import Snapshot
-
-
-KEYS: dict[str, Callable[..., View | tuple[View, str]]] = {
-    "up": partial(dashboard_view.move, lines=-1),
-    "down": partial(dashboard_view.move, lines=1),
-    "left": partial(dashboard_view.fold_or_scroll, step=-1),
-    "right": partial(dashboard_view.fold_or_scroll, step=1),
-    "pagedown": partial(dashboard_view.page, pages=1),
-    "end": partial(dashboard_view.move_to_end, end=1),
-    "tab": dashboard_view.change_side,
-    "space": dashboard_view.tag,
-    "escape": lambda view, _: dashboard_view.clear_choice(view),
-    "d": dashboard_view.toggle_only_gpu,
-    "f": lambda view, layout: dashboard_view.toggle_only_user(view, layout, layout.shown),
-    "m": lambda view, _: dashboard_view.toggle_mine(view, "ann"),
-}
 
 
 class Hand:

@@ -1,4 +1,4 @@
-"""The pages of accidents, of alerts and of the topology: what is known, and what is not."""
+"""The pages of accidents, alerts, the topology and help: what is known, and what is not."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from msgspec.structs import replace
 
 from gpumon.accidents import AccidentReport, report_of
 from gpumon.alerts.alert import read_alerts
+from gpumon.config.keymap import KEYMAP
 from gpumon.config.settings import AlertTable
 from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.model.topology import DeviceKind, Joint, Link, Topology, TopologyDevice
 from gpumon.text.formatting import cell_width
 from gpumon.ui.view.accidents_page import accident_rows
 from gpumon.ui.view.alerts_page import alert_rows
+from gpumon.ui.view.help_page import find, key_groups
 from gpumon.ui.view.topology_page import topology_rows
 from tests.build import NOON, gpu, process, snapshot
 from tests.ui.view.drawing import lines_of, text_of
@@ -153,3 +155,52 @@ def test_names_cannot_act_and_are_short() -> None:
 
 def test_no_device_is_said() -> None:
     assert matrix(Topology((), ())) == ["There are no GPUs and no network adapters."]
+
+
+SECTIONS = key_groups(
+    (action, next(iter(action.on.values()))) for action in KEYMAP if any(action.on.values())
+)
+"""The keys of all screens."""
+
+WORDS = {
+    "k F9 Del": "kill terminate signal sigkill F9",
+    "L": "record save export",
+    "[": "history rewind",
+    "p": "freeze pause",
+    "/": "search find filter grep",
+    "Enter": "details info",
+    "< ,": "sort",
+    "r": "order invert",
+    "q": "quit exit",
+    "e F2": "setup options columns fields",
+    "T": "dark light colors",
+    "t": "tree hierarchy",
+    "u": "users",
+    "space": "mark select",
+    "+ =": "refresh rate",
+    "- _": "delay",
+    "1": "zoom",
+    "4": "range",
+    "s": "environment",
+    "y": "clipboard",
+    "w": "bell",
+    "c": "chart",
+    "? F1": "help manual",
+    "Ctrl+P": "menu",
+    "←": "collapse",
+    "→": "expand",
+}
+"""Keys, and what somebody types for them who knows nvidia-smi, nvtop, nvitop, htop or btop."""
+
+
+@pytest.mark.parametrize(
+    ("typed", "keys"), [(typed, keys) for keys, words in WORDS.items() for typed in words.split()]
+)
+def test_a_key_is_found_by_what_others_call_it(typed: str, keys: str) -> None:
+    found = [term for section in find(SECTIONS, typed) for term, _ in section.entries]
+    assert keys in found
+
+
+@pytest.mark.parametrize("typed", ["renice", "screenshot", "affinity", "strace", "overclock"])
+def test_what_gpumon_cannot_do_is_not_found(typed: str) -> None:
+    assert find(SECTIONS, typed) == []

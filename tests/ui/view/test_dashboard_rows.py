@@ -68,15 +68,16 @@ pytestmark = pytest.mark.usefixtures("utc")
 
 
 SIZES = [(200, 50), (140, 40), (120, 30), (100, 24), (80, 24), (60, 15), (50, 12), (20, 5)]
-# ``test_same_pictures`` has the others of 1 and 16, cell by cell.
-FEW_AND_MANY = [(140, 40), (120, 30), (80, 24), (60, 15), (20, 5)]
+# ``test_same_pictures`` has the others of 1, 8 and 16, cell by cell.
+OTHER_SIZES = [(140, 40), (120, 30), (80, 24), (60, 15), (20, 5)]
 
 
 @pytest.mark.parametrize(
     ("size", "cards"),
     [
-        *((size, cards) for size in SIZES for cards in (2, 8)),
-        *((size, cards) for size in FEW_AND_MANY for cards in (1, 16)),
+        *((size, 2) for size in SIZES),
+        ((100, 24), 8),
+        *((size, cards) for size in OTHER_SIZES for cards in (1, 8, 16)),
     ],
     ids=lambda value: "x".join(map(str, value)) if isinstance(value, tuple) else None,
 )

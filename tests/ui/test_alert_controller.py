@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpumon.alerts.alert import Alert
 from gpumon.alerts.channels.terminal import Bell
@@ -54,7 +54,7 @@ class Machine:
         for _ in range(times):
             self.time += 1
             now = snapshot(self.time, *cards, processes=processes)
-            self.history.add(msgspec.structs.replace(now, **fields))
+            self.history.add(replace(now, **fields))
             self.controller.check()
 
     @property
@@ -145,7 +145,7 @@ def ranks_of(count: int) -> tuple[GpuProcess, ...]:
     """The processes of a job."""
     place = Workload(slurm_job="88123")
     ranks = (process(pid=10 + rank, memory_used=5 * GIB) for rank in range(count))
-    return tuple(msgspec.structs.replace(rank, place=place) for rank in ranks)
+    return tuple(replace(rank, place=place) for rank in ranks)
 
 
 def test_a_job_is_reported_once_when_its_last_process_has_ended(machine: Machine) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gpumon.fleet.fleet import HostOrigin, HostStatus
 from gpumon.model.snapshot import GpuStatus
@@ -88,7 +88,7 @@ def test_a_cell_is_free_sick_or_filled() -> None:
 
 def test_a_host_that_is_down_says_why_and_since_when_and_keeps_no_numbers() -> None:
     live = host_state("gpu-01")
-    down = msgspec.structs.replace(
+    down = replace(
         live, status=HostStatus.DOWN, since=NOON - 120, sentence="the connection was refused"
     )
     line = line_of(host(live, down))
@@ -109,14 +109,14 @@ def test_old_data_of_a_live_host_show_their_age() -> None:
 
 def test_empty_lists_say_what_to_do() -> None:
     hosts = demo_hosts(3)
-    narrowed = msgspec.structs.replace(VIEW, filter="free>9")
+    narrowed = replace(VIEW, filter="free>9")
     assert "no host matches free>9 · Esc shows all" in picture(hosts, 80, 24, narrowed)
     assert "0 of 3 hosts · free>9" in picture(hosts, 80, 24, narrowed)
     assert "connecting" in picture((), 80, 24)
 
 
 def test_the_host_under_the_cursor_has_its_whole_sentence() -> None:
-    text = picture(demo_hosts(16), 140, 40, msgspec.structs.replace(VIEW, cursor="gpu-04"))
+    text = picture(demo_hosts(16), 140, 40, replace(VIEW, cursor="gpu-04"))
     assert "gpu-04: GPU 6: lost" in text
 
 
@@ -132,7 +132,7 @@ def test_only_rows_with_news_are_drawn_anew() -> None:
 
 def test_without_a_live_host_no_sum_is_shown() -> None:
     live = host_state("a")
-    down = msgspec.structs.replace(live, status=HostStatus.DOWN)
+    down = replace(live, status=HostStatus.DOWN)
     header = picture((host(live, down),), 100, 10).splitlines()[0]
     assert "hosts 0/1" in header
     assert "free" not in header
@@ -140,7 +140,7 @@ def test_without_a_live_host_no_sum_is_shown() -> None:
 
 @pytest.mark.parametrize("column", ["host", "gpu", "free", "most_free", "state", "age"])
 def test_a_heading_has_room_for_its_arrow(column: str) -> None:
-    view = msgspec.structs.replace(VIEW, sort=Sort(column))
+    view = replace(VIEW, sort=Sort(column))
     heading = picture((host(host_state("a")),), 80, 10, view).splitlines()[1]
     assert "▼" in heading
     assert "…" not in heading
@@ -148,7 +148,7 @@ def test_a_heading_has_room_for_its_arrow(column: str) -> None:
 
 def test_what_the_hosts_are_together_and_a_note_are_shown() -> None:
     noted = host(host_state("gpu-01", note="which GPUs there belong to slurm 7 is not known"))
-    view = msgspec.structs.replace(VIEW, cursor="gpu-01")
+    view = replace(VIEW, cursor="gpu-01")
     parts = FleetPicture().rows((noted,), view, NOON, 160, 24, "DEMO", "slurm 7")
     header, lines, rule = (
         "\n".join("".join(text for text, _ in row) for row in rows)

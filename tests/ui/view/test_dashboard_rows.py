@@ -517,14 +517,11 @@ def test_the_state_of_a_card_is_whole_where_cards_stand_side_by_side() -> None:
 
 def test_the_cursor_among_the_cards_leaves_a_space_before_the_name() -> None:
     for cards in (8, 16):
-        shown = of_gpus(cards)
-        for card in shown.gpus[-2:]:
-            card_uuid = f"only {card.index}"
-            alone = replace(card, uuid=card_uuid)
-            now = replace(shown, gpus=tuple(alone if one is card else one for one in shown.gpus))
-            view = View(interval=0.5, gpu=card_uuid)
-            rows = Dashboard(demo()[1]).rows(now, view, 120, 40).gpus
-            assert any(text_of(row).startswith(f"▸{card.index} H") for row in rows)
+        named = tuple(replace(card, uuid=f"GPU-{card.index}") for card in of_gpus(cards).gpus)
+        for index in (cards - 2, cards - 1):
+            view = View(interval=0.5, gpu=f"GPU-{index}")
+            rows = dashboard_of(replace(of_gpus(cards), gpus=named), 120, 40, view).gpus
+            assert any(text_of(row).startswith(f"▸{index} H") for row in rows)
 
 
 def test_what_is_wrong_comes_first_where_not_all_cards_fit() -> None:
@@ -714,13 +711,11 @@ def test_the_cursor_survives_every_sort_and_ends_with_its_process() -> None:
 
 
 def test_a_reused_pid_does_not_inherit_the_cursor() -> None:
-    _, history = demo()
-    dashboard = Dashboard(history)
     old, new = process(pid=7, start_time=1), process(pid=7, start_time=2)
-    view = View(interval=0.5, cursor=old.id)
-    dashboard.rows(build_snapshot(processes=(old,)), view, 100, 24)
-    parts = dashboard.rows(build_snapshot(processes=(new,)), view, 100, 24)
-    assert parts.layout.view.cursor is None
+    screen = Live(View(interval=0.5, cursor=old.id), 100)
+    for listed, cursor in ((old, old.id), (new, None)):
+        screen.see(build_snapshot(NOON + known(listed.id.start_time), processes=(listed,)))
+        assert screen.draw().layout.view.cursor == cursor
 
 
 def test_unknown_values_sort_last_in_both_directions() -> None:
@@ -735,10 +730,8 @@ def test_unknown_values_sort_last_in_both_directions() -> None:
 
 
 def test_commands_are_sorted_as_they_are_shown() -> None:
-    ran = [
-        replace(process(pid=pid), command=(program, "x"))
-        for pid, program in ((1, "/usr/bin/zsh"), (2, "/opt/z/abc"), (3, "bash"))
-    ]
+    programs = ("/usr/bin/zsh", "/opt/z/abc", "bash")
+    ran = [replace(process(), command=(program, "x")) for program in programs]
     ordered = sort_processes(ran, Sort("command", descending=False), RowContext(NOON))
     assert [p.command[0] for p in ordered] == ["/opt/z/abc", "bash", "/usr/bin/zsh"]
 

@@ -94,17 +94,17 @@ def test_the_key_changes_large_charts_each_time(cards: int) -> None:
     gpus = [gpu(index=index, utilization_gpu=50, memory_used=GIB) for index in range(cards)]
     screen = Live(width=200, height=50)
     screen.see(snapshot(NOON, *gpus))
-    names, messages = [], []
-    for _ in range(4):
+    for name, shown in (
+        ("power", "power, against its cap"),
+        ("temperature", "temperature, against where it slows down"),
+        ("util", "utilisation and memory"),
+        ("power", "power, against its cap"),
+    ):
         before = screen.draw()
         screen.view, message = dashboard_view.show_next_graph(before.layout.view, before.layout)
         after = screen.draw()
         assert (before.gpus, before.graphs) != (after.gpus, after.graphs)
-        names.append(screen.view.graph)
-        messages.append(message)
-    assert names == ["power", "temperature", "util", "power"]
-    assert messages[2] == "the graphs show utilisation and memory"
-    assert messages[3] == "the graphs show power, against its cap"
+        assert (screen.view.graph, message) == (name, f"the graphs show {shown}")
 
 
 def test_every_state_has_a_sign_of_its_own_which_the_help_explains() -> None:

@@ -281,10 +281,9 @@ def test_what_has_no_meaning_has_no_line(shown: GpuProcess, absent: str) -> None
 
 
 def test_the_page_of_a_job_has_its_server_once() -> None:
-    gpus = [gpu(index=index) for index in range(8)]
     engines = [replace(served(load), id=ProcessId(pid, 9)) for pid, load in ((1, None), (2, LOAD))]
     (job,) = jobs(engines)
-    text = flat(" ".join(map(text_of, job_rows(job, "", gpus, RowContext(NOON), 100))))
+    text = flat(" ".join(map(text_of, job_rows(job, "", [gpu()], RowContext(NOON), 100))))
     assert text.count("server vLLM process 41200") == 1
     assert text.count("KV cache 98 % in use") == 1
 
@@ -294,12 +293,8 @@ def test_the_family_stands_outermost_first_and_each_under_its_parent() -> None:
     lines = text.split("Family")[1].split("Environment")[0].splitlines()[1:]
     told = [row for row in lines if row.strip()]
     assert [row.split()[0] for row in told] == ["1", "812", "41233", "41240", "41250", "41241"]
-    indents = [
-        row.index(word)
-        for row, word in zip(
-            told, ("init", "tmux:", "python", "loader-a", "grandchild", "loader-b"), strict=True
-        )
-    ]
+    words = ("init", "tmux:", "python", "loader-a", "grandchild", "loader-b")
+    indents = [row.index(word) for row, word in zip(told, words, strict=True)]
     assert [indent - indents[0] for indent in indents] == [0, 2, 4, 6, 8, 6]
 
 
@@ -312,11 +307,8 @@ def test_a_large_family_is_cut_and_says_by_how_much() -> None:
 
 
 def test_parents_that_name_each_other_end_the_chain() -> None:
-    family = (
-        RelatedProcess(CHEN, 7, 1, 1, "python", COMMAND),
-        relative(7, 8, "a"),
-        relative(8, 7, "b"),
-    )
+    one = RelatedProcess(CHEN, 7, 1, 1, "python", COMMAND)
+    family = (one, relative(7, 8, "a"), relative(8, 7, "b"))
     assert "41233" in page(chen(), details(family=family))
 
 
@@ -374,12 +366,8 @@ def test_the_state_is_told_in_words(state: str | None, channel: str | None, word
 
 
 def test_the_charts_say_peak_and_growth_and_how_much_was_seen() -> None:
-    history = history_of(
-        *(
-            at(second, replace(process(pid=7, memory_used=GIB + second * 2**25)))
-            for second in range(120)
-        )
-    )
+    growing = (process(pid=7, memory_used=GIB + second * 2**25) for second in range(120))
+    history = history_of(*(at(second, one) for second, one in enumerate(growing)))
     text = page(known(history.latest).processes[0], history=history)
     assert "The last 5 minutes, seen for 1m" in text
     assert "peak 4.7 GiB, grows" in text
@@ -388,10 +376,8 @@ def test_the_charts_say_peak_and_growth_and_how_much_was_seen() -> None:
 
 
 def test_the_charts_of_a_server_are_there_once_it_reports_something() -> None:
-    rates = [0.0] * 60 + [600.0] * 60
-    history = history_of(
-        *(at(second, served(replace(LOAD, tokens=rate))) for second, rate in enumerate(rates))
-    )
+    loads = [replace(LOAD, tokens=0.0)] * 60 + [replace(LOAD, tokens=600.0)] * 60
+    history = history_of(*(at(second, served(load)) for second, load in enumerate(loads)))
     text = page(known(history.latest).processes[0], history=history)
     assert line(text, "tokens/s").split()[1] == "600"
     assert "peak 600, mean 300" in text

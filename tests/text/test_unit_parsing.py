@@ -1,4 +1,4 @@
-"""Amounts as people type them."""
+"""Amounts, and times before now, as people type them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpumon.text.time_parsing import MomentError, parse_moment
 from gpumon.text.unit_parsing import DURATION, PERCENT, SIZE, TIMESPAN, Measure, QuantityError
+from tests.build import NOON
 
 
 @pytest.mark.parametrize(
@@ -76,3 +78,17 @@ def test_no_text_brings_anything_but_an_amount_or_advice(measure: Measure, text:
 def test_no_number_of_digits_is_too_many() -> None:
     assert SIZE.read("9" * 400 + "G")[0] == float("inf")
     assert SIZE.read(f"1.{'0' * 400}G") == (2**30, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("-8h", 8 * 3600), ("1h", 3600), ("h", 3600), ("m", 60), ("-d", 86400), ("1.5 h", 5400)],
+)
+def test_a_unit_without_a_number_is_one_of_it(text: str, seconds: float) -> None:
+    assert parse_moment(text, NOON) == NOON - seconds
+
+
+@pytest.mark.parametrize("text", ["", "-", "x", "1", "hh"])
+def test_what_is_no_time_is_refused(text: str) -> None:
+    with pytest.raises(MomentError):
+        parse_moment(text, NOON)

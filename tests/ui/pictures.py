@@ -28,10 +28,8 @@ from msgspec.structs import replace
 from gpumon.config.columns import COLUMN, GPU_COLUMN, whole_choice
 from gpumon.config.keymap import DEFAULT_WINDOW
 from gpumon.config.themes.styles import STYLES
-from gpumon.findings import conditions
 from gpumon.findings.groups import jobs
 from gpumon.model.snapshot import MigInstance
-from gpumon.recording.history import History
 from gpumon.text.process_columns import PROCESS_COLUMNS, RowContext
 from gpumon.text.table import Sort
 from gpumon.ui.view.chart_series import SMALL_GRAPHS
@@ -48,13 +46,14 @@ from gpumon.ui.view.user_table import USER_COLUMNS
 from tests.build import GIB, NOON, gpu, process, recording_of, snapshot
 from tests.hosts import demo_hosts
 from tests.ui.key_pictures import dashboard_keys, fleet_keys
-from tests.ui.view.drawing import demo, of_gpus
+from tests.ui.view.drawing import demo, history_of, of_gpus
 from tests.ui.written_pictures import plain_pictures, theme_pictures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.history import History
     from gpumon.text.cells import Row
 
 SUMS = Path(__file__).with_name("pictures.json")
@@ -106,10 +105,9 @@ def _mig() -> Snapshot:
 
 
 def _machines() -> dict[str, tuple[Snapshot, History]]:
-    mig, history = _mig(), History(conditions())
-    history.add(mig)
+    mig = _mig()
     found = {f"{count} GPUs": (of_gpus(count), demo()[1]) for count in (1, 8, 16)}
-    return {**found, "MIG": (mig, history)}
+    return {**found, "MIG": (mig, history_of(mig))}
 
 
 def _views(shown: Snapshot) -> Iterator[tuple[str, View]]:
@@ -123,29 +121,26 @@ def _views(shown: Snapshot) -> Iterator[tuple[str, View]]:
         columns = USER_COLUMNS if listing is Listing.USERS else PROCESS_COLUMNS
         for column in columns:
             for descending in _BOTH:
-                order = Sort(column.key, descending)
-                yield (
-                    f"{listing.value} by {column.key} {descending}",
-                    replace(listed, sort=order),
-                )
+                order = replace(listed, sort=Sort(column.key, descending))
+                yield f"{listing.value} by {column.key} {descending}", order
         for key in (first, last, "user:ann", "user:erin", *_job_keys(shown)):
             yield f"{listing.value} at {key}", replace(listed, cursor=key)
-        yield f"{listing.value} tagged", replace(listed, tags=frozenset([first, last]))
-        yield (
-            f"{listing.value} tagged, at one",
-            replace(listed, tags=frozenset([first]), cursor=first),
-        )
         watched = Watched(frozenset([shown.gpus[0].uuid]), frozenset([first, last]))
-        yield f"{listing.value} watched", replace(listed, watched=watched)
-        yield f"{listing.value} scrolled", replace(listed, top=3, shift=8, follows_cursor=False)
-        for card in shown.gpus[:: max(1, len(shown.gpus) // 2)]:
-            yield f"{listing.value} on GPU {card.index}", replace(listed, gpu=card.uuid)
-        narrowed = ProcessFilter(only_user="ann")
-        yield f"{listing.value} of ann", replace(listed, narrowing=narrowed)
-        nobody = ProcessFilter(only_user="nobody")
-        yield f"{listing.value} of nobody", replace(listed, narrowing=nobody)
-        folded = frozenset(_job_keys(shown))
-        yield f"{listing.value} folded", replace(listed, toggled=folded)
+        chosen: dict[str, dict[str, object]] = {
+            "tagged": {"tags": frozenset([first, last])},
+            "tagged, at one": {"tags": frozenset([first]), "cursor": first},
+            "watched": {"watched": watched},
+            "scrolled": {"top": 3, "shift": 8, "follows_cursor": False},
+            **{
+                f"on GPU {card.index}": {"gpu": card.uuid}
+                for card in shown.gpus[:: max(1, len(shown.gpus) // 2)]
+            },
+            "of ann": {"narrowing": ProcessFilter(only_user="ann")},
+            "of nobody": {"narrowing": ProcessFilter(only_user="nobody")},
+            "folded": {"toggled": frozenset(_job_keys(shown))},
+        }
+        for name, changes in chosen.items():
+            yield f"{listing.value} {name}", replace(listed, **changes)
     yield "all columns", replace(plain, columns=every)
     yield "nvitop's columns", replace(plain, columns=whole_choice(["nvitop"]))
     for series in SMALL_GRAPHS:
@@ -198,15 +193,12 @@ def _pages() -> Iterator[tuple[str, list[Row]]]:
         for width, height in SIZES:
             at = f"{machine}, {width}x{height}"
             for card in shown.gpus[:8]:
-                rows = gpu_rows(
-                    *(Memo(), card, history, shown, DEFAULT_WINDOW, recording_of()),
-                    *(width, height),
-                )
+                about = card, history, shown, DEFAULT_WINDOW, recording_of()
+                rows = gpu_rows(Memo(), *about, width, height)
                 yield f"page of a GPU, {at}: {card.index}", rows
             for one in shown.processes:
-                rows = process_rows(
-                    Memo(), one, history, shown, DEFAULT_WINDOW, width, reading=True
-                )
+                subject = one, history, shown, DEFAULT_WINDOW
+                rows = process_rows(Memo(), *subject, width, reading=True)
                 yield f"page of a process, {at}: {one.id.pid}", rows
             for job in jobs(list(shown.processes)):
                 rows = job_rows(job, "", shown.gpus, context, width)

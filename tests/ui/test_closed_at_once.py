@@ -77,14 +77,12 @@ def test_what_comes_together_with_the_key_that_opens_does_no_harm() -> None:
         with Screen(GPUMON, driver.env()) as screen:
             screen.wait_for(rf" {owner.pid} [\s\S]*\n q quit")
             # A second click beside the palette closes nothing more.
-            screen.type("\x10")
-            screen.wait_for("Search for commands")
+            screen.press("\x10", "Search for commands")
             for _ in range(4):
                 # Not on the last line, whose words are keys.
                 screen.click(0, 0)
             screen.wait_gone("Search for commands")
-            screen.type("P")
-            screen.wait_for(r"PID▲[\s\S]*\n q quit")
+            screen.press("P", r"PID▲[\s\S]*\n q quit")
             for keys in AT_ONCE:
                 for _ in range(5):
                     screen.type(keys)
@@ -140,8 +138,7 @@ async def test_a_palette_closed_before_its_start_raises_nothing(tmp_path: Path) 
             app.pop_screen()
             await settled(pilot)
             assert app.screen is app.workspace.dashboard
-        await pilot.press("ctrl+p")
-        await settled(pilot)
+        await press(pilot, "ctrl+p")
         assert isinstance(app.screen, CommandPalette)
         app.action_command_palette()
         assert app.screen_stack[:-1] == [app.workspace.dashboard], "it is open already"
@@ -224,12 +221,17 @@ async def test_keys_of_one_packet_that_follow_the_opening_key_confirm_nothing(
             await settled(pilot)
             assert not app.workspace.kill_controller.reports, keys
             if not isinstance(app.screen, EndDialog):
-                await pilot.press("k")
-                await settled(pilot)
+                await press(pilot, "k")
             assert str(app.screen.query_one("#send", Button).label) == "Send TERM", keys
-            await pilot.press("escape")
-            await settled(pilot)
+            await press(pilot, "escape")
     assert not guard.sent
+
+
+async def press(pilot: Pilot[int], *keys: str) -> None:
+    """Press keys one after the other, each once the screen stands still."""
+    for key in keys:
+        await pilot.press(key)
+        await settled(pilot)
 
 
 def at_once(

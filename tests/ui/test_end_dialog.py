@@ -44,60 +44,81 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(end, "LOOK_SECONDS", PATIENCE)
 
 
+class Question:
+    """The dialog before somebody, and their answers."""
+
+    def __init__(self, dialog: EndDialog, pilot: Pilot[None]) -> None:
+        self.dialog = dialog
+        self.pilot = pilot
+        self.answers: list[SignalChoice | None] = []
+
+    def lines(self) -> list[str]:
+        """What stands on the screen."""
+        strips = self.pilot.app.screen._compositor.render_strips()
+        return ["".join(segment.text for segment in strip).strip(" │") for strip in strips]
+
+    def text(self) -> str:
+        """The same, line breaks made blanks."""
+        return " ".join(" ".join(self.lines()).split())
+
+    async def until(self, holds: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not holds():
+            assert time.monotonic() < deadline, f"never: {what}\n{self.text()}"
+            await self.pilot.pause(0.03)
+
+    async def shown(self, pattern: str, *keys: str) -> str:
+        """Press keys, and wait until this stands on the screen; returns all that does."""
+        await self.pilot.press(*keys)
+        await self.until(lambda: re.search(pattern, self.text()), pattern)
+        return self.text()
+
+    async def answered(self, *keys: str) -> SignalChoice | None:
+        """Press keys; returns the answer to the question, once there is one."""
+        await self.pilot.press(*keys)
+        await self.until(lambda: self.answers, "the answer")
+        (answer,) = self.answers
+        return answer
+
+    @property
+    def send(self) -> Button:
+        return self.dialog.query_one("#send", Button)
+
+    @property
+    def label(self) -> str:
+        return str(self.send.label)
+
+    async def look(
+        self, children: Sequence[Target] | None = (), protected: Sequence[ProcessId] = ()
+    ) -> str:
+        """What stands there once the children are known."""
+        self.dialog.add_children(children, protected)
+        await self.pilot.pause()
+        await self.until(lambda: "looking for children" not in self.text(), "the children")
+        return self.text()
+
+
 @asynccontextmanager
 async def asked(
-    *targets: Target, uid: int | None = ANN, size: tuple[int, int] = (100, 30)
-) -> AsyncIterator[tuple[EndDialog, Pilot[None], list[SignalChoice | None]]]:
-    """The dialog before somebody, and their answers."""
-    answers: list[SignalChoice | None] = []
-    dialog = EndDialog(targets, uid)
+    *targets: Target, uid: int | None = ANN, size: tuple[int, int] = (100, 30), name: str = ""
+) -> AsyncIterator[Question]:
     app: App[None] = App()
     async with app.run_test(size=size) as pilot:
-        app.push_screen(dialog, answers.append)
-        await until(pilot, lambda: bool(dialog.query("#send")), "the dialog")
-        yield dialog, pilot, answers
+        asked = Question(EndDialog(targets, uid, name=name), pilot)
+        app.push_screen(asked.dialog, asked.answers.append)
+        await asked.until(lambda: bool(asked.dialog.query("#send")), "the dialog")
+        yield asked
 
 
-async def until(pilot: Pilot[None], holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, f"never: {what}\n{text(pilot)}"
-        await pilot.pause(0.03)
-
-
-async def answered(pilot: Pilot[None], answers: list[SignalChoice | None]) -> SignalChoice | None:
-    """The answer to the question, once there is one."""
-    await until(pilot, lambda: answers, "the answer")
-    (answer,) = answers
-    return answer
-
-
-def send_button(dialog: EndDialog) -> Button:
-    return dialog.query_one("#send", Button)
-
-
-def lines(pilot: Pilot[None]) -> list[str]:
-    """What stands on the screen."""
-    strips = pilot.app.screen._compositor.render_strips()
-    return ["".join(segment.text for segment in strip).strip(" │") for strip in strips]
-
-
-def text(pilot: Pilot[None]) -> str:
-    """The same, line breaks made blanks."""
-    return " ".join(" ".join(lines(pilot)).split())
-
-
-async def look(
-    pilot: Pilot[None],
-    dialog: EndDialog,
-    children: Sequence[Target] | None = (),
-    protected: Sequence[ProcessId] = (),
+async def told_of(
+    *targets: Target,
+    children: Sequence[Target] = (),
+    uid: int | None = ANN,
+    size: tuple[int, int] = (100, 30),
 ) -> str:
-    """What stands there once the children are known."""
-    dialog.add_children(children, protected)
-    await pilot.pause()
-    await until(pilot, lambda: "looking for children" not in text(pilot), "the children")
-    return text(pilot)
+    """What the dialog says of these, once their children are known."""
+    async with asked(*targets, uid=uid, size=size) as it:
+        return await it.look(children)
 
 
 @pytest.mark.slow
@@ -115,223 +136,194 @@ async def look(
 async def test_the_buttons_are_on_screen(
     size: tuple[int, int], targets: list[Target], children: list[Target]
 ) -> None:
-    async with asked(*targets, size=size) as (dialog, pilot, _):
-        seen = await look(pilot, dialog, children)
-        assert "Cancel" in seen
-        assert str(send_button(dialog).label) in seen
-        assert str(targets[0].id.pid) in seen
+    async with asked(*targets, size=size) as it:
+        seen = await it.look(children)
+        for words in ("Cancel", it.label, str(targets[0].id.pid)):
+            assert words in seen
 
 
 async def test_processes_out_of_sight_can_be_scrolled_to() -> None:
     targets = [another(pid) for pid in range(500, 530)]
-    async with asked(*targets, size=(80, 24)) as (dialog, pilot, _):
-        seen = await look(pilot, dialog)
-        assert "500 ann" in seen
-        await pilot.press("end")
-        await until(pilot, lambda: "529 ann" in text(pilot), "the last")
-        await pilot.press("home")
-        await until(pilot, lambda: "500 ann" in text(pilot), "the first")
-        await pilot.press("pagedown")
-        await until(pilot, lambda: "500 ann" not in text(pilot), "others")
-        await pilot.press("pageup")
-        await until(pilot, lambda: "500 ann" in text(pilot), "the first again")
+    async with asked(*targets, size=(80, 24)) as it:
+        assert "500 ann" in await it.look()
+        await it.shown("529 ann", "end")
+        await it.shown("500 ann", "home")
+        await it.shown("^(?!.*500 ann)", "pagedown")
+        await it.shown("500 ann", "pageup")
 
 
 async def test_a_long_command_leaves_room_for_the_others() -> None:
     long = another(1, command=("python", *["--option"] * 200))
-    async with asked(long, another(2), size=(80, 24)) as (dialog, pilot, _):
-        assert "2 ann" in await look(pilot, dialog)
+    assert "2 ann" in await told_of(long, another(2), size=(80, 24))
 
 
 async def test_children_read_after_the_answer_change_nothing() -> None:
-    async with asked(TRAINING) as (dialog, pilot, answers):
-        await pilot.press("escape")
-        await until(pilot, lambda: answers, "the answer")
-        dialog.add_children([another(5)])
-        assert answers == [None]
+    async with asked(TRAINING) as it:
+        assert await it.answered("escape") is None
+        it.dialog.add_children([another(5)])
+        assert it.answers == [None]
 
 
 async def test_before_the_children_are_known_no_key_sends() -> None:
-    async with asked(TRAINING) as (dialog, pilot, answers):
-        assert send_button(dialog).disabled
-        await pilot.press("right", "enter")
-        assert await answered(pilot, answers) is None
+    async with asked(TRAINING) as it:
+        assert it.send.disabled
+        assert await it.answered("right", "enter") is None
 
 
 async def test_a_button_press_before_the_children_are_known_sends_nothing() -> None:
-    async with asked(TRAINING) as (dialog, pilot, answers):
-        send = send_button(dialog)
-        send.disabled = False
-        send.press()
-        assert await answered(pilot, answers) is None
+    async with asked(TRAINING) as it:
+        it.send.disabled = False
+        it.send.press()
+        assert await it.answered() is None
 
 
 async def test_a_read_that_hangs_does_not_prevent_sending(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(end, "LOOK_SECONDS", 0.05)
-    async with asked(TRAINING) as (dialog, pilot, answers):
-        await until(pilot, lambda: "could not be looked up" in text(pilot), "the end of patience")
-        dialog.add_children([another(5)])
-        await pilot.press("right", "enter")
-        assert await answered(pilot, answers) == SignalChoice((TRAINING,), 15, whole_tree=False), (
-            "those that were named"
-        )
+    async with asked(TRAINING) as it:
+        await it.shown("could not be looked up")
+        it.dialog.add_children([another(5)])
+        answer = await it.answered("right", "enter")
+        assert answer == SignalChoice((TRAINING,), 15, whole_tree=False), "those that were named"
 
 
-async def test_a_process_of_unknown_owner_is_not_called_anothers() -> None:
-    async with asked(another(5, uid=None, user=None)) as (dialog, pilot, _):
-        seen = await look(pilot, dialog)
-        assert "not yours" not in seen
-        assert "will free about 40.0 GiB on GPU 0" in seen
-
-
-async def test_an_invisible_process_is_announced_as_refused() -> None:
-    hidden = another(5, None, uid=None, user=None)
-    async with asked(hidden) as (dialog, pilot, _):
-        seen = await look(pilot, dialog)
-        assert "not visible here: it gets no signal" in seen
-        assert "frees no memory" in seen
-
-
-async def test_memory_of_processes_without_permission_is_not_promised() -> None:
-    async with asked(TRAINING, another(5, uid=BO, user="bo")) as (dialog, pilot, _):
-        seen = await look(pilot, dialog)
-        assert "it belongs to bo: you may not signal it" in seen
-        assert "will free about 40.0 GiB on GPU 0" in seen
+@pytest.mark.parametrize(
+    ("targets", "words", "absent"),
+    [
+        (
+            [another(5, uid=None, user=None)],
+            ["will free about 40.0 GiB on GPU 0"],
+            "not yours",
+        ),
+        (
+            [another(5, None, uid=None, user=None)],
+            ["not visible here: it gets no signal", "frees no memory"],
+            "will free",
+        ),
+        (
+            [TRAINING, another(5, uid=BO, user="bo")],
+            ["it belongs to bo: you may not signal it", "will free about 40.0 GiB on GPU 0"],
+            "80.0 GiB",
+        ),
+    ],
+    ids=["of an unknown owner", "invisible", "of another"],
+)
+async def test_memory_is_promised_of_those_that_may_get_a_signal_alone(
+    targets: list[Target], words: list[str], absent: str
+) -> None:
+    seen = await told_of(*targets)
+    assert [each for each in words if each not in seen] == []
+    assert absent not in seen
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 20])
 async def test_children_of_another_are_marked(count: int) -> None:
     children = [another(pid, uid=BO, user="bo") for pid in range(count)]
-    async with asked(TRAINING, size=(100, 60)) as (dialog, pilot, _):
-        seen = await look(pilot, dialog, children)
-        assert seen.count("bo's, not yours") == count
-        assert f"{count} of these get no signal" in seen
-    async with asked(TRAINING, uid=0, size=(100, 60)) as (dialog, pilot, _):
-        assert "not yours" not in await look(pilot, dialog, children)
+    seen = await told_of(TRAINING, children=children, size=(100, 60))
+    assert seen.count("bo's, not yours") == count
+    assert f"{count} of these get no signal" in seen
+    of_root = await told_of(TRAINING, children=children, uid=0, size=(100, 60))
+    assert "not yours" not in of_root
 
 
 @pytest.mark.slow
 async def test_the_button_counts_reachable_processes() -> None:
     others = [another(pid, uid=BO, user="bo") for pid in range(50, 54)]
     hidden = another(60, None, uid=None, user=None)
-    async with asked(TRAINING, another(5), hidden, size=(100, 60)) as (dialog, pilot, answers):
-        await look(pilot, dialog, [another(6), *others])
-        assert str(send_button(dialog).label) == "Send TERM to 3"
-        await pilot.press("right", "enter")
-        assert await answered(pilot, answers) == SignalChoice(
-            (TRAINING, another(5), another(6)), 15, whole_tree=True
-        )
-    async with asked(hidden) as (dialog, pilot, _):
-        await look(pilot, dialog)
-        assert send_button(dialog).disabled
+    async with asked(TRAINING, another(5), hidden, size=(100, 60)) as it:
+        await it.look([another(6), *others])
+        assert it.label == "Send TERM to 3"
+        reachable = (TRAINING, another(5), another(6))
+        assert await it.answered("right", "enter") == SignalChoice(reachable, 15, whole_tree=True)
+    async with asked(hidden) as it:
+        await it.look()
+        assert it.send.disabled
 
 
 async def test_a_child_takes_a_line_and_keeps_its_script() -> None:
     command = ("/usr/bin/python3.11", *["-X", "dev"] * 20, "/home/ann/runs/llm/loader.py", "--n")
-    children = [another(pid, command=command) for pid in range(700, 704)]
-    async with asked(TRAINING, size=(80, 40)) as (dialog, pilot, _):
-        await look(pilot, dialog, children)
-        shown = [line for line in lines(pilot) if "loader.py" in line]
+    async with asked(TRAINING, size=(80, 40)) as it:
+        await it.look([another(pid, command=command) for pid in range(700, 704)])
+        shown = [line for line in it.lines() if "loader.py" in line]
         assert [line.split()[0] for line in shown] == ["700", "701", "702", "703"]
 
 
 @pytest.mark.slow
 async def test_the_dialog_says_how_many_lines_are_out_of_sight() -> None:
-    children = [another(pid) for pid in range(700, 730)]
-    async with asked(TRAINING, size=(80, 24)) as (dialog, pilot, _):
-        await look(pilot, dialog, children)
-        await until(pilot, lambda: re.search(r"lines 1–\d+ of 3\d", text(pilot)), "the count")
-        assert "PgUp PgDn" in text(pilot)
-        await pilot.press("end")
-        await until(pilot, lambda: re.search(r"–(3\d) of \1 ", text(pilot)), "the end of the count")
-    async with asked(TRAINING, size=(80, 24)) as (dialog, pilot, _):
-        seen = await look(pilot, dialog)
-        assert " of " not in seen
-        assert "Esc cancel" in seen
-        assert "PgUp" not in seen
-
-
-def signal_of(dialog: EndDialog) -> str:
-    return str(send_button(dialog).label).split()[1]
+    async with asked(TRAINING, size=(80, 24)) as it:
+        await it.look([another(pid) for pid in range(700, 730)])
+        assert "PgUp PgDn" in await it.shown(r"lines 1–\d+ of 3\d")
+        await it.shown(r"–(3\d) of \1 ", "end")
+    seen = await told_of(TRAINING, size=(80, 24))
+    assert "Esc cancel" in seen
+    assert not re.search(" of |PgUp", seen)
 
 
 @pytest.mark.slow
 async def test_moving_the_focus_never_chooses_a_signal() -> None:
-    async with asked(TRAINING) as (dialog, pilot, answers):
-        await look(pilot, dialog, [another(5)])
+    async with asked(TRAINING) as it:
+        await it.look([another(5)])
         for key in ("left", "left", "up", "up", "down", "right", "right", "left", "up", "down"):
-            await pilot.press(key)
-            assert isinstance(dialog.focused, Button)
-        for _ in range(9):
-            await pilot.press("tab")
-            assert signal_of(dialog) == "TERM"
-        for _ in range(9):
-            await pilot.press("shift+tab")
-            assert signal_of(dialog) == "TERM"
-        assert not answers
+            await it.pilot.press(key)
+            assert isinstance(it.dialog.focused, Button)
+        for key in [*["tab"] * 9, *["shift+tab"] * 9]:
+            await it.pilot.press(key)
+            assert it.label.startswith("Send TERM")
+        assert not it.answers
 
 
 async def test_arrows_choose_a_signal_and_enter_moves_to_the_buttons() -> None:
-    async with asked(TRAINING) as (dialog, pilot, answers):
-        await look(pilot, dialog)
-        await pilot.press("tab")
-        await pilot.press("tab")
-        assert dialog.focused is dialog.query_one("#signals")
-        await pilot.press("down")
-        assert signal_of(dialog) == "KILL"
-        await pilot.press("up", "up")
-        assert signal_of(dialog) == "INT"
-        await pilot.press("enter")
-        assert dialog.focused is dialog.query_one("#cancel")
-        assert signal_of(dialog) == "INT"
-        assert not answers
+    async with asked(TRAINING) as it:
+        await it.look()
+        await it.pilot.press("tab", "tab")
+        for keys, focused, label in (
+            ((), "signals", "Send TERM"),
+            (("down",), "signals", "Send KILL"),
+            (("up", "up"), "signals", "Send INT"),
+            (("enter",), "cancel", "Send INT"),
+        ):
+            await it.pilot.press(*keys)
+            assert it.dialog.focused is it.dialog.query_one(f"#{focused}")
+            assert it.label == label
+        assert not it.answers
 
 
 @pytest.mark.slow
 async def test_without_a_permitted_target_nothing_can_be_sent() -> None:
     others = [another(pid, uid=BO, user="bo") for pid in range(5)]
-    async with asked(*others, size=(100, 40)) as (dialog, pilot, answers):
-        seen = await look(pilot, dialog)
-        assert send_button(dialog).disabled
+    async with asked(*others, size=(100, 40)) as it:
+        seen = await it.look()
+        assert it.send.disabled
         assert "no signal can be sent: owned by bo" in seen
-        await pilot.press("right", "enter")
-        assert await answered(pilot, answers) is None
+        assert await it.answered("right", "enter") is None
     for mine, uid in (([TRAINING], ANN), ([another(9, uid=None, user=None)], ANN), ([], 0)):
-        async with asked(*others, *mine, uid=uid, size=(100, 40)) as (dialog, pilot, _):
-            await look(pilot, dialog)
-            assert not send_button(dialog).disabled
+        async with asked(*others, *mine, uid=uid, size=(100, 40)) as it:
+            await it.look()
+            assert not it.send.disabled
 
 
 @pytest.mark.slow
 async def test_ancestors_of_gpumon_are_named_and_excluded() -> None:
-    async with asked(another(5), TRAINING) as (dialog, pilot, answers):
-        assert "it and its children get no signal" in await look(
-            pilot, dialog, protected=[ProcessId(5, 7)]
-        )
-        await pilot.press("right", "enter")
-        assert await answered(pilot, answers) == SignalChoice((TRAINING,), 15, whole_tree=False)
-    async with asked(another(5)) as (dialog, pilot, answers):
-        await look(pilot, dialog, protected=[ProcessId(5, 7)])
-        assert send_button(dialog).disabled
+    above = ProcessId(5, 7)
+    async with asked(another(5), TRAINING) as it:
+        assert "it and its children get no signal" in await it.look(protected=[above])
+        answer = await it.answered("right", "enter")
+        assert answer == SignalChoice((TRAINING,), 15, whole_tree=False)
+    async with asked(another(5)) as it:
+        await it.look(protected=[above])
+        assert it.send.disabled
 
 
 @pytest.mark.slow
 async def test_an_unlisted_holder_says_what_it_still_holds_and_why() -> None:
     uses = (GpuUse("GPU-7", 7, memory_used=None),)
     orphan = another(44817, uses=uses, unlisted="its parent 41233 ended 22m ago")
-    async with asked(orphan) as (dialog, pilot, _):
-        seen = await look(pilot, dialog)
-        assert (
-            "still holds the device file of GPU 7, unlisted by the driver: its parent 41233 ended"
-        ) in seen
-    async with asked(TRAINING) as (dialog, pilot, _):
-        assert "device file" not in await look(pilot, dialog)
+    assert (
+        "still holds the device file of GPU 7, unlisted by the driver: its parent 41233 ended"
+    ) in await told_of(orphan)
+    assert "device file" not in await told_of(TRAINING)
 
 
 async def test_the_title_of_a_job_counts_its_processes() -> None:
-    dialog = EndDialog([TRAINING], ANN, name="job 88123")
-    app: App[None] = App()
-    async with app.run_test(size=(100, 30)) as pilot:
-        app.push_screen(dialog)
-        await until(pilot, lambda: "End job 88123: 1 process " in text(pilot), "the title")
+    async with asked(TRAINING, name="job 88123") as it:
+        await it.shown("End job 88123: 1 process ")

@@ -16,6 +16,7 @@ from textual.app import App
 from textual.widgets import Button, Static
 
 from gpumon.findings import conditions
+from gpumon.host.process_host import Target
 from gpumon.kill import session as case
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.local_host import LocalHost
@@ -28,6 +29,7 @@ from gpumon.ui.dialogs.end import EndDialog
 from gpumon.ui.kill_controller import KillController
 from tests import build, lives
 from tests.build import GIB
+from tests.known import known
 from tests.ui.waiting import until
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ class KillApp(App[int]):
             audit_log=self.audit_log,
         )
         self.said: list[str] = []
+        self.pilot: Pilot[int]
         self.kill_controller = KillController(
             self, cast("Session", session), self.reports_changed, self.said.append
         )
@@ -84,6 +87,11 @@ class KillApp(App[int]):
         return self.kill_controller.reports
 
     @property
+    def outcomes(self) -> dict[int, Outcome]:
+        """What came of each process of the newest case."""
+        return {fate.target.id.pid: fate.outcome for fate in self.reports[-1].outcomes}
+
+    @property
     def send_label(self) -> str:
         """What the button would do, once it can be pressed; else nothing."""
         buttons = self.screen.query("#send").results(Button)
@@ -95,34 +103,54 @@ class KillApp(App[int]):
         entries = map(msgspec.json.decode, self.audit_log.path.read_bytes().splitlines())
         return {(e["pid"], e["signal"]) for e in entries if e["outcome"] == "sent"}
 
+    async def until(self, holds: Callable[[], object], what: str) -> None:
+        """Wait for a condition."""
+        await until(self.pilot, holds, what)
+
+    async def children_known(self) -> None:
+        """Wait until the dialog names the children, and its button can be pressed."""
+        await self.until(lambda: self.send_label, "that the children are known")
+
+    async def ask(self, *processes: subprocess.Popen[str] | Target) -> None:
+        """Ask what becomes of these, until the dialog can be answered."""
+        self.kill_controller.ask(
+            [one if isinstance(one, Target) else lives.target(one.pid) for one in processes]
+        )
+        await self.children_known()
+
+    async def send(self, label: str, *keys: str) -> None:
+        """Press keys in the dialog, then the button, which has this label then."""
+        await self.children_known()
+        await self.pilot.press(*keys)
+        await self.until(lambda: self.send_label == label, f"{label}, not {self.send_label}")
+        await self.pilot.press("right", "enter")
+        await self.until(lambda: not isinstance(self.screen, EndDialog), "the end of the dialog")
+
+    async def reported(self, count: int = 1) -> None:
+        """Wait until the newest report names so many processes."""
+        await self.until(lambda: len(self.reports[-1].outcomes) >= count, "the report")
+
+    async def ended(self) -> dict[int, Outcome]:
+        """Wait for the end of the newest case; returns what came of each process."""
+        await self.until(lambda: self.reports[-1].done, "the end")
+        return self.outcomes
+
+    async def shows(self, name: str, words: str = "") -> str:
+        """Wait until these words stand in a part of the dialog; returns all that does."""
+        part = self.screen.query_one(f"#{name}", Static)
+        await self.until(lambda: words in str(part.render()), words)
+        return str(part.render())
+
 
 @asynccontextmanager
-async def opened(tmp_path: Path) -> AsyncIterator[tuple[KillApp, Pilot[int]]]:
-    app = KillApp(LocalHost(build.device_files), tmp_path / "state")
+async def opened(folder: Path) -> AsyncIterator[KillApp]:
+    app = KillApp(LocalHost(build.device_files), folder / "state")
     try:
-        async with app.run_test(size=(100, 30)) as pilot:
-            yield app, pilot
+        async with app.run_test(size=(100, 30)) as app.pilot:
+            yield app
     finally:
         app.kill_controller.close()
         assert app.audit_log.flush(lives.PATIENCE)
-
-
-async def children_known(app: KillApp, pilot: Pilot[int]) -> None:
-    """Wait until the dialog names the children, and its button can be pressed."""
-    await until(pilot, lambda: app.send_label, "that the children are known")
-
-
-async def send(app: KillApp, pilot: Pilot[int], label: str, *keys: str) -> None:
-    """Press keys in the dialog, then the button, which has this label then."""
-    await children_known(app, pilot)
-    await pilot.press(*keys)
-    await until(pilot, lambda: app.send_label == label, f"{label}, not {app.send_label}")
-    await pilot.press("right", "enter")
-    await until(pilot, lambda: not isinstance(app.screen, EndDialog), "the end of the dialog")
-
-
-def outcomes(report: TerminationReport) -> dict[int, Outcome]:
-    return {fate.target.id.pid: fate.outcome for fate in report.outcomes}
 
 
 @pytest.mark.slow
@@ -130,15 +158,14 @@ async def test_a_second_dialog_signals_only_the_processes_it_names(
     family: Family, tmp_path: Path
 ) -> None:
     first, second = family.python(DEAF), family.python(DEAF)
-    async with opened(tmp_path) as (app, pilot):
-        app.kill_controller.ask([lives.target(first.pid), lives.target(second.pid)])
-        await send(app, pilot, "Send TERM to 2", "w")
-        await until(pilot, lambda: len(app.reports[0].outcomes) == 2, "the first report")
+    async with opened(tmp_path) as app:
+        await app.ask(first, second)
+        await app.send("Send TERM to 2", "w")
+        await app.reported(2)
 
-        app.kill_controller.ask([lives.target(second.pid)])
-        await send(app, pilot, "Send KILL", "w", "9")
-        await until(pilot, lambda: app.reports[-1].done, "the end of the second")
-        assert outcomes(app.reports[-1]) == {second.pid: Outcome.ENDED}
+        await app.ask(second)
+        await app.send("Send KILL", "w", "9")
+        assert await app.ended() == {second.pid: Outcome.ENDED}
         assert {pid for pid, name in app.logged() if name == "KILL"} == {second.pid}
         assert first.poll() is None
 
@@ -150,16 +177,14 @@ async def test_the_second_dialogs_tree_option_applies_and_not_the_firsts(
 ) -> None:
     run = family.python(DEAF)
     loaders = set(lives.children(run.pid))
-    async with opened(tmp_path) as (app, pilot):
-        app.kill_controller.ask([lives.target(run.pid)])
-        await send(app, pilot, *(["Send TERM", "w"] if whole_tree else ["Send TERM to 3"]))
-        await until(pilot, lambda: app.reports[0].outcomes, "the first report")
+    async with opened(tmp_path) as app:
+        await app.ask(run)
+        await app.send(*(["Send TERM", "w"] if whole_tree else ["Send TERM to 3"]))
+        await app.reported()
 
-        app.kill_controller.ask([lives.target(run.pid)])
-        await send(
-            app, pilot, *(["Send KILL to 3", "9"] if whole_tree else ["Send KILL", "9", "w"])
-        )
-        await until(pilot, lambda: app.reports[-1].done, "the end of the second")
+        await app.ask(run)
+        await app.send(*(["Send KILL to 3", "9"] if whole_tree else ["Send KILL", "9", "w"]))
+        await app.ended()
         assert family.members() == (set() if whole_tree else loaders)
 
 
@@ -169,15 +194,14 @@ async def test_kill_for_the_rest_continues_the_same_session(
 ) -> None:
     monkeypatch.setattr(case, "PATIENCE", 0.0)
     run = family.python(DEAF)
-    async with opened(tmp_path) as (app, pilot):
-        app.kill_controller.ask([lives.target(run.pid)])
-        await send(app, pilot, "Send TERM to 3")
-        await until(pilot, lambda: app.reports[0].offers_kill, "the offer")
+    async with opened(tmp_path) as app:
+        await app.ask(run)
+        await app.send("Send TERM to 3")
+        await app.until(lambda: app.reports[0].offers_kill, "the offer")
         assert app.kill_controller.ask_again()
-        await send(app, pilot, "Send KILL to 3")
-        await until(pilot, lambda: app.reports[0].done, "the end of all")
-        (report,) = app.reports
-        assert set(outcomes(report).values()) == {Outcome.ENDED}
+        await app.send("Send KILL to 3")
+        assert {*(await app.ended()).values()} == {Outcome.ENDED}
+        assert len(app.reports) == 1
         assert not family.members()
 
 
@@ -186,26 +210,21 @@ async def test_kill_for_the_rest_continues_the_same_session(
 async def test_kill_is_proposed_only_after_another_signal_had_time(
     family: Family, tmp_path: Path, number: signal.Signals
 ) -> None:
-    process = family.python(DEAF)
-    async with opened(tmp_path) as (app, pilot):
-        app.kill_controller.ask([lives.target(process.pid)])
-        await children_known(app, pilot)
-        await app.screen.run_action(f"choose('{number.name.removeprefix('SIG')}')")
-        await send(app, pilot, f"Send {number.name.removeprefix('SIG')}", "w")
-        await until(pilot, lambda: app.reports[0].outcomes, "the report")
+    process, name = family.python(DEAF), number.name.removeprefix("SIG")
+    async with opened(tmp_path) as app:
+        await app.ask(process)
+        await app.screen.run_action(f"choose('{name}')")
+        await app.send(f"Send {name}", "w")
+        await app.reported()
         assert not app.kill_controller.ask_again()
-        app.kill_controller.ask([lives.target(process.pid)])
-        await children_known(app, pilot)
+        await app.ask(process)
         assert app.send_label.startswith("Send TERM")
 
 
 def answer_of(process: subprocess.Popen[str]) -> str:
     """Tell it to go on; returns what it says once it has."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-    return process.stdout.readline()
+    print(file=process.stdin, flush=True)
+    return known(process.stdout).readline()
 
 
 BECOMING = """
@@ -222,30 +241,22 @@ async def test_a_changed_command_is_shown_and_must_be_confirmed_again(
     family: Family, tmp_path: Path
 ) -> None:
     process = family.python(BECOMING)
-    async with opened(tmp_path) as (app, pilot):
-        app.kill_controller.ask([lives.target(process.pid)])
-        await children_known(app, pilot)
+    async with opened(tmp_path) as app:
+        await app.ask(process)
         assert answer_of(process) == "there\n"
-        await pilot.press("right", "enter")
-        dialog = app.screen
-        assert isinstance(dialog, EndDialog)
-        await until(pilot, lambda: "its command has changed" in named(dialog), "another question")
-        assert "successor" in named(dialog)
-        assert dialog.focused is dialog.query_one("#cancel")
+        await app.pilot.press("right", "enter")
+        assert "successor" in await app.shows("named", "its command has changed")
+        assert app.screen.focused is app.screen.query_one("#cancel")
         assert process.poll() is None
         assert not app.reports
         # Textual takes no second press of a button that still looks pressed.
-        pressed = dialog.query_one("#send")
-        await until(pilot, lambda: not pressed.has_class("-active"), "that it can be pressed")
-        await send(app, pilot, "Send TERM")
-        await until(pilot, lambda: app.reports[0].done, "its end")
+        pressed = app.screen.query_one("#send")
+        await app.until(lambda: not pressed.has_class("-active"), "that it can be pressed")
+        await app.send("Send TERM")
+        await app.ended()
         assert process.wait(lives.PATIENCE) == -signal.SIGTERM
         target = app.reports[0].outcomes[0].target
         assert target.command[-1] == "successor"
-
-
-def named(dialog: EndDialog) -> str:
-    return str(dialog.query_one("#named", Static).render())
 
 
 async def test_a_changed_process_title_needs_no_second_confirmation(
@@ -253,14 +264,13 @@ async def test_a_changed_process_title_needs_no_second_confirmation(
 ) -> None:
     """As setproctitle does; a step counter in the title would be asked about for ever."""
     process = family.python(TITLED)
-    async with opened(tmp_path) as (app, pilot):
-        app.kill_controller.ask([lives.target(process.pid)])
-        await children_known(app, pilot)
+    async with opened(tmp_path) as app:
+        await app.ask(process)
         before = lives.target(process.pid).command
         assert answer_of(process) == "titled\n"
         assert lives.target(process.pid).command != before
-        await send(app, pilot, "Send TERM")
-        await until(pilot, lambda: app.reports[0].done, "its end")
+        await app.send("Send TERM")
+        await app.ended()
         assert process.wait(lives.PATIENCE) == -signal.SIGTERM
 
 
@@ -280,11 +290,10 @@ input()
 async def test_children_of_gpumons_ancestors_are_not_named(family: Family, tmp_path: Path) -> None:
     """Whoever started these tests is above gpumon, and above a process beside it."""
     process = family.sleeper()
-    async with opened(tmp_path) as (app, pilot):
-        app.kill_controller.ask([lives.target(os.getpid()), lives.target(process.pid)])
-        await send(app, pilot, "Send TERM")
-        await until(pilot, lambda: app.reports[0].done, "its end")
-        assert outcomes(app.reports[0]) == {process.pid: Outcome.ENDED}
+    async with opened(tmp_path) as app:
+        await app.ask(lives.target(os.getpid()), process)
+        await app.send("Send TERM")
+        assert await app.ended() == {process.pid: Outcome.ENDED}
 
 
 @pytest.mark.slow
@@ -294,15 +303,11 @@ async def test_children_are_named_with_what_they_hold_and_where_they_run(
     run = family.python(DEAF)
     first, second = (lives.target(pid) for pid in lives.children(run.pid))
     listed = build.process(first.id.pid, start_time=first.id.start_time, memory_used=GIB)
-    async with opened(tmp_path) as (app, pilot):
+    async with opened(tmp_path) as app:
         app.history.add(build.snapshot(processes=(listed,)))
-        app.kill_controller.ask([lives.target(run.pid, place=Workload(slurm_job="88123"))])
-        await send(app, pilot, "Send KILL to 3", "9")
-
-        def ended() -> bool:
-            return [*outcomes(app.reports[0]).values()] == [Outcome.ENDED] * 3
-
-        await until(pilot, ended, "the end of all")
+        await app.ask(lives.target(run.pid, place=Workload(slurm_job="88123")))
+        await app.send("Send KILL to 3", "9")
+        assert [*(await app.ended()).values()] == [Outcome.ENDED] * 3
         found = {fate.target.id: fate.target for fate in app.reports[0].outcomes}
         assert found[first.id].uses == listed.uses
         assert found[second.id].place == Workload(slurm_job="88123")
@@ -324,20 +329,15 @@ async def test_the_dialog_of_an_unlisted_holder_says_what_it_may_hold(
     target = lives.target(family.sleeper().pid)
     listed = build.process(7, memory_used=9 * GIB)
     suspect = UnlistedHolder(target.id, ("GPU-0",), reason, "its parent ended")
-    async with opened(tmp_path) as (app, pilot):
-        app.history.add(
-            msgspec.structs.replace(
-                build.snapshot(build.NOON, build.gpu(memory_used=40 * GIB), processes=(listed,)),
-                holders=HolderScan(build.NOON, (suspect,)),
-            )
-        )
+    async with opened(tmp_path) as app:
+        now = build.snapshot(build.NOON, build.gpu(memory_used=40 * GIB), processes=(listed,))
+        scan = HolderScan(build.NOON, (suspect,))
+        app.history.add(msgspec.structs.replace(now, holders=scan))
         # As its own page, or the tree, names it: without a GPU.
-        app.kill_controller.ask([target])
-        await until(pilot, lambda: app.send_label, "the dialog")
-        named = str(app.screen.query_one("#named", Static).render())
-        freed = str(app.screen.query_one("#sum", Static).render())
-        assert shown in named
-        assert freed == ("holds no GPU memory" if shown == "no GPU" else f"will free {shown}")
+        await app.ask(target)
+        assert shown in await app.shows("named")
+        freed = "holds no GPU memory" if shown == "no GPU" else f"will free {shown}"
+        assert await app.shows("sum") == freed
 
 
 @pytest.mark.slow
@@ -350,19 +350,18 @@ async def test_only_a_report_of_success_disappears_by_itself(
 
     def moment(ahead: float, memory_used: int) -> Snapshot:
         now = time.time() + ahead
-        card = build.gpu(memory_used=memory_used, sampled_at=now)
-        return build.snapshot(now, card, processes_at=now)
+        return build.snapshot(now, build.gpu(memory_used=memory_used, sampled_at=now))
 
-    async with opened(tmp_path) as (app, pilot):
+    async with opened(tmp_path) as app:
         app.history.add(moment(-1, 40 * GIB))
-        app.kill_controller.ask([seen])
-        await send(app, pilot, "Send TERM")
-        await until(pilot, lambda: Outcome.ENDED in outcomes(app.reports[0]).values(), "its end")
+        await app.ask(seen)
+        await app.send("Send TERM")
+        await app.until(lambda: Outcome.ENDED in app.outcomes.values(), "its end")
         app.kill_controller.on_snapshot(moment(1, left))
-        await until(pilot, lambda: app.reports[0].memory[0].now == left, "the memory")
+        await app.until(lambda: app.reports[0].memory[0].now == left, "the memory")
         if left:
             app.kill_controller.on_snapshot(moment(2, left))  # What is short must be seen twice.
-        await until(pilot, lambda: app.reports[0].done, "the end of the case")
+        await app.ended()
         app.kill_controller.on_snapshot(moment(3, left))
         assert bool(app.reports) == bool(left)
 
@@ -381,16 +380,16 @@ async def test_memory_is_compared_only_with_equally_new_process_lists(
         card = build.gpu(memory_used=used, sampled_at=now + ahead)
         return build.snapshot(now + ahead, card, processes=processes, processes_at=now + listed)
 
-    async with opened(tmp_path) as (app, pilot):
+    async with opened(tmp_path) as app:
         app.kill_controller.on_snapshot(moment(-1, -1, 18 * GIB, own, other))
-        app.kill_controller.ask([seen])
-        await send(app, pilot, "Send TERM")
-        await until(pilot, lambda: Outcome.ENDED in outcomes(app.reports[0]).values(), "its end")
+        await app.ask(seen)
+        await app.send("Send TERM")
+        await app.until(lambda: Outcome.ENDED in app.outcomes.values(), "its end")
         app.kill_controller.on_snapshot(moment(60, 60, 18 * GIB, other))
-        await until(pilot, lambda: app.reports[0].memory[0].now == 18 * GIB, "the list")
+        await app.until(lambda: app.reports[0].memory[0].now == 18 * GIB, "the list")
         app.kill_controller.on_snapshot(moment(60.5, 60, 9 * GIB, other))
         app.kill_controller.on_snapshot(moment(61, 61, 9 * GIB))
-        await until(pilot, lambda: app.reports[0].memory[0].settled, "the next list")
+        await app.until(lambda: app.reports[0].memory[0].settled, "the next list")
         (back,) = app.reports[0].memory
         assert (back.returned, back.others) == (0, -9 * GIB)
 
@@ -410,16 +409,16 @@ async def test_several_hung_sessions_delay_the_exit_no_longer_than_one(
 
     monkeypatch.setattr(cases, "TerminationSession", Kept)
     answer = threading.Event()
-    async with opened(tmp_path) as (app, pilot):
+    async with opened(tmp_path) as app:
         for _ in range(4):
-            app.kill_controller.ask([lives.target(family.python(DEAF).pid)])
-            await send(app, pilot, "Send TERM", "w")
-            await until(pilot, lambda: app.reports[-1].outcomes, "the report")
+            await app.ask(family.python(DEAF))
+            await app.send("Send TERM", "w")
+            await app.reported()
         monkeypatch.setattr(LocalHost, "relatives", lambda *_: answer.wait(lives.PATIENCE) and ())
         try:
             for session in sessions:
                 session.send(signal.SIGTERM)
-            await until(pilot, app.kill_controller.dismiss, "one that offers KILL")
+            await app.until(app.kill_controller.dismiss, "one that offers KILL")
             begun = time.monotonic()
             app.kill_controller.close()
             # One after the other they would take twelve.
@@ -431,7 +430,7 @@ async def test_several_hung_sessions_delay_the_exit_no_longer_than_one(
 async def test_reports_for_an_ended_application_are_dropped(
     family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with opened(tmp_path) as (app, pilot):
+    async with opened(tmp_path) as app:
         deliver = app.call_later
 
         def closed(callback: Callable[..., Any], *arguments: Any) -> bool:
@@ -439,8 +438,7 @@ async def test_reports_for_an_ended_application_are_dropped(
                 raise RuntimeError("Event loop is closed")
             return deliver(callback, *arguments)
 
-        app.kill_controller.ask([lives.target(family.sleeper().pid)])
-        await children_known(app, pilot)
+        await app.ask(family.sleeper())
         monkeypatch.setattr(app, "call_later", closed)
-        await send(app, pilot, "Send TERM")
-        await until(pilot, lambda: app.reports[0].done, "its end")
+        await app.send("Send TERM")
+        await app.ended()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import threading
 from contextlib import asynccontextmanager
@@ -18,7 +16,7 @@ from textual.screen import Screen as TextualScreen
 from gpumon.config.keymap import DEFAULT_WINDOW
 from gpumon.config.themes import ThemeLibrary, resolve_styles
 from gpumon.findings import conditions
-from gpumon.findings.groups import jobs
+from gpumon.findings.groups import JobGroup, jobs
 from gpumon.host.details import read_details
 from gpumon.host.process_host import Details
 from gpumon.host.processes import ProcessReader
@@ -31,6 +29,7 @@ from gpumon.model.processes import (
     Workload,
 )
 from gpumon.recording.history import History
+from gpumon.recording.recording import Event, EventKind
 from gpumon.remote.client import RemoteHost
 from gpumon.ui.screens import page, subjects
 from gpumon.ui.screens.compare import CompareScreen
@@ -42,20 +41,23 @@ from gpumon.ui.terminal.styles import TRUE_COLOUR, sgr_styles
 from gpumon.ui.theme_controller import to_textual
 from gpumon.ui.workspace import Workspace
 from tests.build import GIB, NOON, device_files, gpu, process, snapshot
+from tests.known import known
 from tests.screen import Screen
-from tests.ui.waiting import shown, text, until
+from tests.ui.view import drawing
+from tests.ui.waiting import gone, press, shown, text, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from textual.pilot import Pilot
 
     from gpumon.host.process_host import Target
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.recording import Event
+    from gpumon.recording.history import ViewedSeries
     from gpumon.text.cells import Row
     from gpumon.ui.view.key_names import FooterKey
+    from tests.lives import Family
 
 ANN = process(pid=41233, start_time=7, memory_used=74 * GIB)
 UPDATE_SECONDS = 0.01
@@ -120,10 +122,9 @@ def looked(*lines: str) -> Details:
     return Details(ANN.id, command=("python", "x.py"), cwd="/home/ann", environment=environment)
 
 
-def history_of(*processes: GpuProcess) -> History:
-    history = History(conditions())
-    history.add(at(0, *processes))
-    return history
+def history_of(*processes: GpuProcess, holders: tuple[UnlistedHolder, ...] = ()) -> History:
+    scan = HolderScan(NOON, holders) if holders else None
+    return drawing.history_of(msgspec.structs.replace(at(0, *processes), holders=scan))
 
 
 def at(seconds: float, *processes: GpuProcess) -> Snapshot:
@@ -140,7 +141,7 @@ class PageWorkspace(SimpleNamespace):
 def workspace_of(app: Pages, history: History, host: Any = None) -> Any:
     """A workspace that keeps which processes a page asks to end."""
     return PageWorkspace(
-        viewed_time=Present(history, host or Told()),
+        viewed_time=Present(history, host or Told(looked())),
         renderer=app.renderer,
         kill_controller=SimpleNamespace(ask=app.ask),
         dashboard=SimpleNamespace(follow_gpu=lambda _: None),
@@ -154,6 +155,31 @@ async def opened(size: tuple[int, int] = (80, 24)) -> AsyncIterator[tuple[Pages,
         yield app, pilot
 
 
+@asynccontextmanager
+async def page_of(
+    subject: ProcessId | JobGroup | str | tuple[str, ...] = ANN.id,
+    words: str = "74.0 GiB",
+    history: History | None = None,
+    host: Any = None,
+    size: tuple[int, int] = (100, 24),
+) -> AsyncIterator[tuple[Pages, Pilot[int], Any]]:
+    """The page of a process, a job, a GPU or of several, once these words stand on it."""
+    async with opened(size) as (app, pilot):
+        workspace = workspace_of(app, history or history_of(ANN), host)
+        screen = PAGES[type(subject)](workspace, subject)
+        app.push_screen(screen)
+        await shown(pilot, words)
+        yield app, pilot, screen
+
+
+PAGES: dict[type, Callable[[Any, Any], PageScreen]] = {
+    ProcessId: ProcessScreen,
+    JobGroup: JobScreen,
+    str: GpuScreen,
+    tuple: CompareScreen,
+}
+
+
 @pytest.fixture
 def often_updated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages that look for new data and read details a hundred times a second."""
@@ -161,29 +187,26 @@ def often_updated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subjects, "READ_SECONDS", UPDATE_SECONDS)
 
 
-def process_page(app: Pages, history: History, host: Any, who: GpuProcess = ANN) -> ProcessScreen:
-    return ProcessScreen(workspace_of(app, history, host), who.id)
-
-
-async def test_a_page_opens_at_once_and_shows_the_details_later() -> None:
+@pytest.fixture
+def busy_host() -> Iterator[Told]:
+    """A host that answers when the test says so."""
     host = Told(looked())
     host.go.clear()
-    try:
-        async with opened((100, 30)) as (app, pilot):
-            app.push_screen(process_page(app, history_of(ANN), host))
-            await shown(pilot, "74.0 GiB")
-            await shown(pilot, "being looked up")
-            host.go.set()
-            await shown(pilot, "/home/ann")
-    finally:
-        host.go.set()
+    yield host
+    host.go.set()
+
+
+async def test_a_page_opens_at_once_and_shows_the_details_later(busy_host: Told) -> None:
+    async with page_of(host=busy_host) as (_, pilot, _):
+        await shown(pilot, "being looked up")
+        busy_host.go.set()
+        await shown(pilot, "/home/ann")
 
 
 async def test_a_past_moment_is_redrawn_when_more_data_arrives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    history = history_of(ANN)
-    viewed_time = Present(history, Told())
+    viewed_time = Present(history_of(ANN), Told())
     viewed_time.settled = False
     made: list[bool] = []
     page = GpuScreen.page
@@ -194,7 +217,7 @@ async def test_a_past_moment_is_redrawn_when_more_data_arrives(
 
     monkeypatch.setattr(GpuScreen, "page", counted)
     async with opened() as (app, pilot):
-        workspace = workspace_of(app, history)
+        workspace = workspace_of(app, viewed_time.history)
         workspace.viewed_time = viewed_time
         app.push_screen(GpuScreen(workspace, "GPU-0"))
         await shown(pilot, "H100")
@@ -206,64 +229,44 @@ async def test_a_past_moment_is_redrawn_when_more_data_arrives(
 
 
 @pytest.mark.usefixtures("often_updated")
-async def test_no_second_read_starts_while_one_hangs() -> None:
-    host = Told(looked())
-    host.go.clear()
-    try:
-        async with opened() as (app, pilot):
-            app.push_screen(process_page(app, history_of(ANN), host))
-            await until(pilot, lambda: host.looks == 1, "waiting for the look")
-            await pilot.pause(MANY_UPDATES)
-            await pilot.press("down")
-            assert host.looks == 1
-            host.go.set()
-            await shown(pilot, "/home/ann")
-            await until(pilot, lambda: host.looks > 1, "waiting for the next look")
-    finally:
-        host.go.set()
+async def test_no_second_read_starts_while_one_hangs(busy_host: Told) -> None:
+    async with page_of(host=busy_host) as (_, pilot, _):
+        await until(pilot, lambda: busy_host.looks == 1, "waiting for the look")
+        await pilot.pause(MANY_UPDATES)
+        await pilot.press("down")
+        assert busy_host.looks == 1
+        busy_host.go.set()
+        await shown(pilot, "/home/ann")
+        await until(pilot, lambda: busy_host.looks > 1, "waiting for the next look")
 
 
 @pytest.mark.usefixtures("often_updated")
-async def test_the_page_shows_the_details_of_a_real_process() -> None:
-    class Real:
-        readonly = True
-
-        def details(self, process: ProcessId) -> Details | None:
-            return read_details(process, device_files())
-
-    with subprocess.Popen(
-        [sys.executable, "-c", "import sys; print(flush=True); sys.stdin.read()", "--lr", "3e-4"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "API_KEY": "hush", "CUDA_VISIBLE_DEVICES": "1"},
-        cwd="/",
-    ) as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        child.stdout.readline()
-        facts = ProcessReader().read(child.pid, 0.0)
-        assert facts is not None
-        mine = msgspec.structs.replace(ANN, id=facts.id, command=facts.command, user=facts.user)
-        history = history_of(mine)
-        async with opened((120, 200)) as (app, pilot):
-            app.push_screen(process_page(app, history, Real(), mine))
-            await shown(pilot, "cuda:0 is GPU 1")
-            assert f"{child.pid} " in text(app).split("Family")[1]
-            assert "hush" not in text(app)
-            child.stdin.close()
-            child.wait()
-            await shown(pilot, "Ended at")
-            assert "cuda:0 is GPU 1" in text(app)
+async def test_the_page_shows_the_details_of_a_real_process(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("API_KEY", "hush")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    host = Told(readonly=True)
+    monkeypatch.setattr(host, "details", lambda process: read_details(process, device_files()))
+    program = "import time; print(flush=True); time.sleep(1000)"
+    child = family.python(program, "--lr", "3e-4", cwd="/")
+    facts = known(ProcessReader().read(child.pid, 0.0))
+    mine = msgspec.structs.replace(ANN, id=facts.id, command=facts.command, user=facts.user)
+    opens = page_of(mine.id, "cuda:0 is GPU 1", history_of(mine), host, (120, 200))
+    async with opens as (app, pilot, _):
+        assert f"{child.pid} " in text(app).split("Family")[1]
+        assert "hush" not in text(app)
+        child.terminate()
+        child.wait()
+        await shown(pilot, "Ended at")
+        assert "cuda:0 is GPU 1" in text(app)
 
 
 async def test_the_page_of_a_process_out_of_reach_says_why_and_guesses_nothing() -> None:
     host = RemoteHost("gpu-04", ["sh", "-c", "echo Network is unreachable >&2; exit 255"])
-    async with opened((120, 60)) as (app, pilot):
-        history = history_of(ANN)
-        screen = process_page(app, history, host)
-        app.push_screen(screen)
+    history = history_of(ANN)
+    async with page_of(history=history, host=host, size=(120, 60)) as (app, pilot, screen):
         await shown(pilot, "the connection to gpu-04 ended (Network is unreachable).")
-        assert "74.0 GiB" in text(app)
         history.add(at(1))
         screen.follow()
         screen.rebuild()
@@ -272,51 +275,38 @@ async def test_the_page_of_a_process_out_of_reach_says_why_and_guesses_nothing()
 
 
 async def test_secrets_are_hidden_whenever_it_opens_and_shown_by_a_key() -> None:
-    async with opened((100, 90)) as (app, pilot):
-        history, host = history_of(ANN), Told(looked())
+    async with page_of(words="HF_TOKEN", size=(100, 90)) as (app, pilot, screen):
         for _ in range(2):
-            app.push_screen(process_page(app, history, host))
-            await shown(pilot, "HF_TOKEN")
             assert "hf_secret" not in text(app)
-            await pilot.press("s")
-            await shown(pilot, "hf_secret")
+            await press(pilot, "s", shows="hf_secret")
             await pilot.press("escape")
-    async with opened((100, 90)) as (app, pilot):
-        app.push_screen(process_page(app, history, host))
-        await shown(pilot, "HF_TOKEN")
+            app.push_screen(ProcessScreen(screen._workspace, ANN.id))
+            await shown(pilot, "HF_TOKEN")
         await pilot.press("s", "s")
-        await until(pilot, lambda: "hf_secret" not in text(app), "waiting for it to hide")
+        await gone(pilot, "hf_secret")
 
 
 @pytest.mark.parametrize("key", ["escape", "q"])
 async def test_a_page_closes_only_itself(key: str) -> None:
-    async with opened() as (app, pilot):
-        below = app.screen
-        app.push_screen(process_page(app, history_of(ANN), Told(looked())))
-        await shown(pilot, "74.0 GiB")
+    async with page_of() as (app, pilot, screen):
+        below = app.screen_stack[-2]
         await pilot.press(key)
-        assert app.screen is below
+        assert app.screen is below is not screen
         assert app.is_running
 
 
 async def test_the_kill_command_is_copied_and_shown_until_the_next_key() -> None:
-    async with opened() as (app, pilot):
-        app.push_screen(process_page(app, history_of(ANN), Told(looked())))
-        await shown(pilot, "74.0 GiB")
-        await pilot.press("y")
-        await shown(pilot, "kill 41233")
+    async with page_of() as (app, pilot, _):
+        await press(pilot, "y", shows="kill 41233")
         assert app.clipboard == "kill 41233"
         await pilot.press("down")
         assert "kill 41233" not in text(app)
-        await pilot.press("y", "y")
-        await shown(pilot, "kill 41233")
+        await press(pilot, "y", "y", shows="kill 41233")
 
 
 @pytest.mark.parametrize("key", ["k", "f9", "delete"])
 async def test_the_end_is_requested_for_the_process_on_screen(key: str) -> None:
-    async with opened() as (app, pilot):
-        app.push_screen(process_page(app, history_of(ANN), Told(looked())))
-        await shown(pilot, "k end…")
+    async with page_of(words="k end…") as (app, pilot, _):
         await pilot.press(key)
         await until(pilot, lambda: bool(app.asked), "waiting for the request")
         (target,) = app.asked
@@ -326,9 +316,7 @@ async def test_the_end_is_requested_for_the_process_on_screen(key: str) -> None:
 async def test_the_end_of_a_job_is_requested_as_a_whole() -> None:
     history = history_of(ANN)
     (job,) = jobs([ANN])
-    async with opened() as (app, pilot):
-        app.push_screen(JobScreen(workspace_of(app, history), job))
-        await shown(pilot, "k end…")
+    async with page_of(job, "k end…", history) as (app, pilot, _):
         await pilot.press("k")
         await until(pilot, lambda: bool(app.asked), "waiting for the request")
         assert [target.id for target in app.asked] == [ANN.id]
@@ -336,15 +324,12 @@ async def test_the_end_of_a_job_is_requested_as_a_whole() -> None:
         app.asked.clear()
         history.add(at(60))
         await shown(pilot, "None of its processes has been on a GPU since 12:01")
-        await pilot.press("k")
-        await shown(pilot, "is no longer on a GPU")
+        await press(pilot, "k", shows="is no longer on a GPU")
         assert app.asked == []
 
 
 async def test_readonly_disables_the_key_end() -> None:
-    async with opened() as (app, pilot):
-        app.push_screen(process_page(app, history_of(ANN), Told(looked(), readonly=True)))
-        await shown(pilot, "copy kill")
+    async with page_of(words="copy kill", host=Told(looked(), readonly=True)) as (app, pilot, _):
         assert "end…" not in text(app)
         await pilot.press("k", "f9", "delete")
         await pilot.pause()
@@ -353,15 +338,11 @@ async def test_readonly_disables_the_key_end() -> None:
 
 @pytest.mark.usefixtures("often_updated")
 async def test_no_end_is_requested_for_an_ended_process() -> None:
-    async with opened((100, 40)) as (app, pilot):
-        history, host = history_of(ANN), Told(looked())
-        app.push_screen(process_page(app, history, host))
-        await shown(pilot, "/home/ann")
+    history, host = history_of(ANN), Told(looked())
+    async with page_of(words="/home/ann", history=history, host=host) as (app, pilot, _):
         history.add(at(180))
         host.answer = None
-        await shown(pilot, "these are its last values")
-        assert "/home/ann" in text(app)
-        assert "74.0 GiB" in text(app)
+        await shown(pilot, "these are its last values", "/home/ann", "74.0 GiB")
         looks = host.looks
         await pilot.pause(MANY_UPDATES)
         await pilot.press("k")
@@ -372,51 +353,40 @@ async def test_no_end_is_requested_for_an_ended_process() -> None:
 
 @pytest.mark.usefixtures("often_updated")
 async def test_a_living_process_that_left_the_gpus_is_not_called_ended() -> None:
-    async with opened((100, 40)) as (app, pilot):
-        history = history_of(ANN)
-        screen = process_page(app, history, Told(looked()))
-        app.push_screen(screen)
-        await shown(pilot, "/home/ann")
+    history = history_of(ANN)
+    async with page_of(words="/home/ann", history=history, size=(100, 40)) as (app, pilot, screen):
         history.add(at(1))
         screen.rebuild()
         assert "it may have ended" in text(app)
         await shown(pilot, "it is still running, on no GPU")
         history.add(at(2, ANN))
-        await until(pilot, lambda: "holds none" not in text(app), "waiting for its return")
+        await gone(pilot, "holds none")
 
 
 async def test_an_unlisted_process_has_a_page_too() -> None:
-    async with opened((100, 40)) as (app, pilot):
-        app.push_screen(process_page(app, history_of(), Told(looked())))
-        await shown(pilot, "The driver lists it on no GPU")
+    words = "The driver lists it on no GPU"
+    async with page_of(words=words, history=history_of(), size=(100, 40)) as (_, pilot, _):
         await shown(pilot, "/home/ann")
 
 
 async def test_details_of_an_invisible_process_are_not_read() -> None:
     hidden = process(visible=False, user=None, start_time=None, started_at=None)
     host = Told(None)
-    async with opened((100, 40)) as (app, pilot):
-        app.push_screen(process_page(app, history_of(hidden), host, hidden))
-        await shown(pilot, "Not visible here")
+    opens = page_of(hidden.id, "Not visible here", history_of(hidden), host, (100, 40))
+    async with opens as (app, pilot, _):
         assert host.looks == 0
-        await pilot.press("y")
-        await shown(pilot, "another process may have this number")
+        await press(pilot, "y", shows="another process may have this number")
         assert app.clipboard == ""
 
 
 async def test_the_page_scrolls_from_end_to_end_and_no_further() -> None:
-    async with opened((100, 24)) as (app, pilot):
-        app.push_screen(process_page(app, history_of(ANN), Told(looked(*("x",) * 50))))
-        await shown(pilot, "/home/ann")
-        assert "1–22 of " in text(app)
-        await pilot.press("up")
-        assert "1–22 of " in text(app)
-        await pilot.press("down", "down")
-        assert "3–24 of " in text(app)
-        await pilot.press("pagedown")
-        assert "24–45 of " in text(app)
-        await pilot.press("end")
-        assert "V049" in text(app)
+    async with page_of(words="/home/ann", host=Told(looked(*("x",) * 50))) as (app, pilot, _):
+        for keys, lines in (
+            *(([], "1–22 of "), (["up"], "1–22 of "), (["down", "down"], "3–24 of ")),
+            *((["pagedown"], "24–45 of "), (["end"], "V049")),
+        ):
+            await pilot.press(*keys)
+            assert lines in text(app)
         last = text(app)
         await pilot.press("down", "pagedown")
         assert text(app) == last
@@ -425,18 +395,13 @@ async def test_the_page_scrolls_from_end_to_end_and_no_further() -> None:
 
 
 async def test_a_resize_rebuilds_the_rows() -> None:
-    async with opened((60, 15)) as (app, pilot):
-        app.push_screen(process_page(app, history_of(ANN), Told(looked())))
-        await shown(pilot, "/home/ann")
+    async with page_of(words="/home/ann", size=(60, 15)) as (app, pilot, _):
         await pilot.press("end")
         for width, height in ((160, 50), (59, 10), (100, 3), (100, 2), (100, 24)):
             await pilot.resize_terminal(width, height)
             await until(
                 pilot,
-                lambda width=width, height=height: (  # type: ignore[misc]  # a default binds the value
-                    {len(line) for line in text(app).splitlines()} == {width}
-                    and len(text(app).splitlines()) == height
-                ),
+                lambda size=[width] * height: list(map(len, text(app).splitlines())) == size,  # type: ignore[misc]  # a default binds the value
                 f"waiting for {width}x{height}",
             )
 
@@ -489,26 +454,20 @@ async def test_a_page_is_rebuilt_for_new_data_and_never_while_hidden() -> None:
 
 
 async def test_a_card_that_vanishes_is_shown_as_it_was_and_comes_back() -> None:
-    async with opened((100, 60)) as (app, pilot):
-        history = history_of(ANN)
-        app.push_screen(GpuScreen(workspace_of(app, history), "GPU-1"))
-        await shown(pilot, "Memory ─")
-        await pilot.press("y")
-        await shown(pilot, "CUDA_VISIBLE_DEVICES=GPU-1   copied")
+    history = history_of(ANN)
+    async with page_of("GPU-1", "Memory ─", history, size=(100, 60)) as (app, pilot, _):
+        await press(pilot, "y", shows="CUDA_VISIBLE_DEVICES=GPU-1   copied")
         assert app.clipboard == "CUDA_VISIBLE_DEVICES=GPU-1"
         history.add(snapshot(NOON + 60, gpu(), processes=(ANN,)))
         await shown(pilot, "Not in the driver's list since")
         assert "H100" in text(app)
         history.add(at(61, ANN))
-        await until(pilot, lambda: "list since" not in text(app), "waiting for its return")
+        await gone(pilot, "list since")
 
 
 def holder(pid: int, reason: HoldReason = HoldReason.ORPHAN) -> UnlistedHolder:
     return UnlistedHolder(
-        ProcessId(pid, 7),
-        ("GPU-1",),
-        reason,
-        "it holds it",
+        *(ProcessId(pid, 7), ("GPU-1",), reason, "it holds it"),
         user="ann",
         uid=1001,
         started_at=NOON - 60,
@@ -518,12 +477,8 @@ def holder(pid: int, reason: HoldReason = HoldReason.ORPHAN) -> UnlistedHolder:
 
 async def asked_to_end(*holders: UnlistedHolder, readonly: bool = False) -> list[Target]:
     """Whom the key offers to end on the page of a card that these hold."""
-    history = History(conditions())
-    history.add(msgspec.structs.replace(at(0, ANN), holders=HolderScan(NOON, holders)))
-    async with opened((100, 60)) as (app, pilot):
-        workspace = workspace_of(app, history, Told(readonly=readonly))
-        app.push_screen(GpuScreen(workspace, "GPU-1"))
-        await shown(pilot, "Memory ─")
+    history, host = history_of(ANN, holders=holders), Told(readonly=readonly)
+    async with page_of("GPU-1", "Memory ─", history, host, (100, 60)) as (app, pilot, _):
         await pilot.press("k")
         await pilot.pause()
         assert ("k end unlisted holders…" in text(app)) == bool(app.asked)
@@ -544,11 +499,8 @@ async def test_readonly_offers_no_unlisted_holder() -> None:
 
 async def test_a_listed_process_is_no_unlisted_holder() -> None:
     came = msgspec.structs.replace(holder(ANN.id.pid), id=ANN.id, gpu_uuids=("GPU-0",))
-    history = History(conditions())
-    history.add(msgspec.structs.replace(at(0, ANN), holders=HolderScan(NOON, (came,))))
-    async with opened((100, 60)) as (app, pilot):
-        app.push_screen(GpuScreen(workspace_of(app, history), "GPU-0"))
-        await shown(pilot, "Memory ─")
+    history = history_of(ANN, holders=(came,))
+    async with page_of("GPU-0", "Memory ─", history, size=(100, 60)) as (app, _, _):
         assert "unlisted holders" not in text(app)
 
 
@@ -560,10 +512,7 @@ async def test_an_unlisted_holder_is_offered_with_its_cards_and_where_it_runs() 
 
 
 async def test_new_colours_are_applied() -> None:
-    async with opened() as (app, pilot):
-        screen = process_page(app, history_of(ANN), Told(looked()))
-        app.push_screen(screen)
-        await shown(pilot, "74.0 GiB")
+    async with page_of() as (app, _, screen):
         app.renderer.use(sgr_styles(resolve_styles(app.get_css_variables()), None))
         screen.repaint()
         strip = screen.query_one("#header", CellView).render_line(0)
@@ -614,25 +563,18 @@ def test_in_a_terminal_cells_are_changed_and_background_work_does_not_prevent_th
     terminal: Screen,
 ) -> None:
     # A second costs the cells that changed.
-    terminal.type(F7)
-    terminal.wait_for("12:00:01")
+    terminal.press(F7, "12:00:01")
     before = len(terminal.output)
-    terminal.type(F7)
-    terminal.wait_for("12:00:02")
+    terminal.press(F7, "12:00:02")
     assert len(terminal.output) - before < 600
     # The wheel scrolls.
-    terminal.wheel(50, 10)
-    terminal.wait_for("4–25 of")
-    terminal.wheel(50, 0)
-    terminal.wait_for("7–28 of")
-    terminal.wheel(50, 10, down=False)
-    terminal.wait_for("4–25 of")
+    for y, down, lines in ((10, True, "4–25 of"), (0, True, "7–28 of"), (10, False, "4–25 of")):
+        terminal.wheel(50, y, down=down)
+        terminal.wait_for(lines)
     # Changed cells give the same screen as a repaint.
     for keys, words in (("\x1b[B" * 3, "7–28 of"), ("\x1b[F", "V059"), ("y", "kill 41233")):
-        terminal.type(keys)
-        terminal.wait_for(words)
-    terminal.type("\x1b[H" + F7)
-    terminal.wait_for("1–22 of .*12:00:03")
+        terminal.press(keys, words)
+    terminal.press("\x1b[H" + F7, "1–22 of .*12:00:03")
     patched, written = terminal.cells(), len(terminal.output)
     terminal.type(F6)
     terminal.wait(lambda it: len(it.output) > written + 1000, "waiting for the repaint")
@@ -642,93 +584,54 @@ def test_in_a_terminal_cells_are_changed_and_background_work_does_not_prevent_th
     assert terminal.wait_end() == 0
 
 
-def two_gpus(*seconds: float) -> History:
-    history = History(conditions())
-    for second in seconds or (0.0,):
-        history.add(at(second, ANN))
-    return history
-
-
 async def test_the_keys_of_a_gpu_s_page_go_round_the_gpus_in_the_same_window() -> None:
-    async with opened((100, 24)) as (app, pilot):
-        app.push_screen(GpuScreen(workspace_of(app, two_gpus()), "GPU-0"))
-        await shown(pilot, "other GPU")
-        await pilot.press("1", "down")
-        await shown(pilot, "1[1m]")
+    async with page_of("GPU-0", "other GPU") as (app, pilot, _):
+        await press(pilot, "1", "down", shows="1[1m]")
         for key, index in ((".", 1), (".", 0), (",", 1), ("right", 0), ("left", 1)):
-            await pilot.press(key)
-            await shown(pilot, f" GPU {index} ")
+            await press(pilot, key, shows=f" GPU {index} ")
             assert "1[1m]" in text(app), "the window stays"
             assert " 2–" in text(app).splitlines()[0], "so does the scroll position"
 
 
 async def test_each_gpu_has_its_own_charts() -> None:
-    history = History(conditions())
-    for second in range(3):
-        history.add(
-            snapshot(
-                NOON + second,
-                gpu(utilization_gpu=91),
-                gpu(index=1, utilization_gpu=13),
-            )
-        )
-    async with opened((100, 40)) as (app, pilot):
-        app.push_screen(GpuScreen(workspace_of(app, history), "GPU-0"))
-        await shown(pilot, "peak 91")
-        await pilot.press(".")
-        await shown(pilot, "peak 13")
+    gpus = gpu(utilization_gpu=91), gpu(index=1, utilization_gpu=13)
+    history = drawing.history_of(*(snapshot(NOON + second, *gpus) for second in range(3)))
+    async with page_of("GPU-0", "peak 91", history, size=(100, 40)) as (app, pilot, _):
+        await press(pilot, ".", shows="peak 13")
         assert "peak 91" not in text(app)
 
 
 async def test_one_gpu_alone_offers_no_other() -> None:
-    history = History(conditions())
-    history.add(snapshot(NOON, gpu()))
-    async with opened((100, 24)) as (app, pilot):
-        app.push_screen(GpuScreen(workspace_of(app, history), "GPU-0"))
-        await shown(pilot, "Esc back")
+    history = drawing.history_of(snapshot(NOON, gpu()))
+    async with page_of("GPU-0", "Esc back", history) as (app, pilot, _):
         assert "other GPU" not in text(app)
-        await pilot.press(".")
-        await shown(pilot, " GPU 0 ")
+        await press(pilot, ".", shows=" GPU 0 ")
 
 
 async def test_after_a_jump_back_nothing_compared_is_of_the_future() -> None:
-    history = two_gpus()
-    async with opened((100, 24)) as (app, pilot):
-        workspace = workspace_of(app, history)
-        screen = CompareScreen(workspace, ("GPU-0", "GPU-1"))
-        app.push_screen(screen)
-        await shown(pilot, "GPU 0-1 compared")
+    history = history_of(ANN)
+    async with page_of(("GPU-0", "GPU-1"), "GPU 0-1 compared", history) as (app, pilot, screen):
         history.add(snapshot(NOON + 7200, gpu()))
         screen.rebuild()
         await shown(pilot, "not listed since 14:00")
-        earlier = History(conditions())
-        earlier.add(snapshot(NOON - 60, gpu(index=1, uuid="GPU-1")))
-        workspace.viewed_time.history = earlier
+        earlier = snapshot(NOON - 60, gpu(index=1))
+        screen._viewed_time.history = drawing.history_of(earlier)
         screen.rebuild()
         await shown(pilot, "GPU 1 compared")
         assert "not listed" not in text(app)
 
 
 async def test_without_a_known_gpu_nothing_is_copied() -> None:
-    history = two_gpus()
-    async with opened((100, 24)) as (app, pilot):
-        app.push_screen(CompareScreen(workspace_of(app, history), ("GPU-8", "GPU-9")))
-        await shown(pilot, "None of these GPUs")
-        await pilot.press("y")
-        await shown(pilot, "none of these GPUs is known: nothing to copy")
+    async with page_of(("GPU-8", "GPU-9"), "None of these GPUs") as (app, pilot, _):
+        await press(pilot, "y", shows="none of these GPUs is known: nothing to copy")
         assert app.clipboard == ""
 
 
 async def test_gpus_are_compared_in_a_window_and_a_gone_one_is_named() -> None:
-    history = two_gpus()
-    async with opened((100, 24)) as (app, pilot):
-        screen = CompareScreen(workspace_of(app, history), ("GPU-0", "GPU-1"))
-        app.push_screen(screen)
-        await shown(pilot, "GPU 0-1 compared")
-        await pilot.press("1")
-        await shown(pilot, "The last minute")
-        await pilot.press("y")
-        await shown(pilot, "CUDA_VISIBLE_DEVICES=GPU-0,GPU-1")
+    history = history_of(ANN)
+    async with page_of(("GPU-0", "GPU-1"), "GPU 0-1 compared", history) as (app, pilot, screen):
+        await press(pilot, "1", shows="The last minute")
+        await press(pilot, "y", shows="CUDA_VISIBLE_DEVICES=GPU-0,GPU-1")
         history.add(snapshot(NOON + 5, gpu()))
         screen.rebuild()
         await shown(pilot, "not listed since 12:00")
@@ -737,6 +640,55 @@ async def test_gpus_are_compared_in_a_window_and_a_gone_one_is_named() -> None:
         assert not any("GPU 1" in title for title in titles), "its state is unknown"
         history.add(at(6, ANN))
         screen.rebuild()
-        await until(pilot, lambda: "not listed" not in text(app), "it is back")
+        await gone(pilot, "not listed")
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is not screen, "the page closes")
+
+
+async def test_the_keys_choose_how_much_of_the_past_the_charts_show() -> None:
+    async with page_of("GPU-1", "The last 5 minutes", size=(100, 30)) as (_, pilot, _):
+        await shown(pilot, "2[5m] 3 30m  4 all")
+        for key, title in (
+            ("1", "The last minute"),
+            ("3", "The last 30 minutes"),
+            ("4", "All that was seen: 0s"),
+        ):
+            await press(pilot, key, shows=title)
+
+
+async def test_only_events_of_the_gpu_are_marked() -> None:
+    history = history_of()
+    history.add(at(60))
+    here = Event(NOON + 30, EventKind.CAME, "x", "one came", ("GPU-0", "GPU-1"))
+    there = Event(NOON + 40, EventKind.ERROR, "GPU-0", "broken", ("GPU-0",))
+    async with page_of("GPU-1", "Memory ─", history, size=(100, 30)) as (app, pilot, screen):
+        screen._viewed_time.happened += here, there
+        await press(pilot, "1", shows="─+─")
+        assert "✖" not in text(app)
+
+
+class CountedHistory(History):
+    """Counts what is asked of it to draw."""
+
+    asked = 0
+
+    def gpu_series(self, uuid: str) -> ViewedSeries:
+        self.asked += 1
+        return super().gpu_series(uuid)
+
+
+@pytest.mark.usefixtures("often_updated")
+async def test_a_hidden_page_draws_nothing() -> None:
+    history = CountedHistory(conditions())
+    history.add(at(0))
+    async with page_of("GPU-1", "The last 5 minutes", history, size=(100, 30)) as (app, pilot, it):
+        await until(pilot, lambda: history.asked > 0, "waiting for the charts")
+        app.push_screen(TextualScreen())
+        await until(pilot, lambda: not it.in_sight, "waiting for the other screen")
+        history.asked = 0
+        history.add(at(10))
+        it.rebuild()
+        await pilot.pause(MANY_UPDATES)
+        assert history.asked == 0
+        app.pop_screen()
+        await until(pilot, lambda: history.asked > 0, "waiting for its return")

@@ -1,7 +1,8 @@
-"""What a change of theme reaches, and when a theme's file is looked at again."""
+"""What a change of theme reaches, when its file is read again; and the dialog for columns."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 from typing import TYPE_CHECKING
 
@@ -11,16 +12,17 @@ from textual.color import Color
 from textual.screen import ModalScreen, Screen
 from textual.widgets import OptionList, Static
 
+from gpumon.config.columns import COLUMN_SETS
 from gpumon.config.themes import ThemeChoice, ThemeLibrary
-from gpumon.ui.dialogs.choices import ThemesDialog
+from gpumon.ui.dialogs.choices import ColumnsDialog, ThemesDialog
 from gpumon.ui.theme_controller import ThemeController
-from tests.fuzz.test_screen import settled
-from tests.ui.test_closed_at_once import shown
+from tests.ui.test_closed_at_once import press, shown
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from textual.app import ComposeResult
+
 
 MINE = 'base = "gpumon"\n[colours]\nbackground = "{}"\n'
 
@@ -124,17 +126,12 @@ async def test_an_invalid_theme_cannot_be_kept(tmp_path: Path) -> None:
         kept: list[str | None] = []
         app.push_screen(dialog, kept.append)
         await pilot.pause()
-        listed = dialog.query_one(OptionList)
-        listed.highlighted = 0
-        await pilot.pause()
-        await pilot.press("enter")
-        await pilot.pause()
-        assert kept == []
-        listed.highlighted = 1
-        await pilot.pause()
-        await pilot.press("enter")
-        await pilot.pause()
-        assert kept == ["gpumon"]
+        for place, answers in ((0, []), (1, ["gpumon"])):
+            dialog.query_one(OptionList).highlighted = place
+            await pilot.pause()
+            await pilot.press("enter")
+            await pilot.pause()
+            assert kept == answers
 
 
 @pytest.mark.slow
@@ -146,10 +143,47 @@ async def test_a_full_disk_is_reported_and_the_theme_is_applied(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     async with shown(tmp_path) as (app, pilot):
         before = app.theme
-        for key in ("T", "down", "enter"):
-            await pilot.press(key)
-            await settled(pilot)
+        await press(pilot, "T", "down", "enter")
         (told,) = app._notifications
         assert told.message.startswith("The theme is not saved: ")
         assert told.message.endswith("No space left on device.")
         assert app.theme != before
+
+
+def chosen_after(*keys: str, shown: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The columns that the dialog returns after these keys and Enter."""
+
+    async def press() -> tuple[str, ...] | None:
+        taken: list[tuple[str, ...] | None] = []
+        app: App[None] = App()
+        async with app.run_test() as pilot:
+            await app.push_screen(ColumnsDialog(shown), taken.append)
+            await pilot.pause()
+            await pilot.press(*keys, "enter")
+            await pilot.pause()
+        return taken[0]
+
+    return asyncio.run(press())
+
+
+@pytest.mark.slow
+def test_a_key_goes_from_one_named_set_to_the_next() -> None:
+    default, nvitop = COLUMN_SETS["default"], COLUMN_SETS["nvitop"]
+    own = ("pid", "user", "command")
+    assert chosen_after(shown=own) == own
+    assert chosen_after("d", shown=own) == default
+    assert chosen_after("d", shown=default) == nvitop
+    assert chosen_after("d", "d", shown=own) == nvitop
+    assert chosen_after("d", shown=nvitop) == default
+
+
+@pytest.mark.slow
+def test_columns_of_the_gpus_are_chosen_below_those_of_the_processes() -> None:
+    own = ("pid", "user", "command")
+    assert chosen_after("end", "space", shown=own) == (*own, "fan_speed")
+    both = (*own, "dram_active", "pstate", "fan_speed")
+    up = chosen_after("end", "space", "up", "space", "up", "space", shown=own)
+    assert up == both
+    # A column stays in its table, and the command the last of its own.
+    moved = chosen_after("end", *["up"] * 4, *["shift+up"] * 4, shown=both)
+    assert moved == (*own, "fan_speed", "dram_active", "pstate")

@@ -29,6 +29,18 @@ async def until(pilot: Pilot[Any], holds: Callable[[], object], what: str) -> No
         await pilot.pause(0.01)
 
 
-async def shown(pilot: Pilot[Any], words: str) -> None:
-    """Wait until these words stand on the screen."""
-    await until(pilot, lambda: words in text(pilot.app), f"{words!r}")
+async def shown(pilot: Pilot[Any], *words: str) -> None:
+    """Wait until these words stand on the screen, one after the other."""
+    for each in words:
+        await until(pilot, lambda each=each: each in text(pilot.app), f"{each!r}")  # type: ignore[misc]  # a default binds the value
+
+
+async def gone(pilot: Pilot[Any], words: str) -> None:
+    """Wait until these words stand on the screen no longer."""
+    await until(pilot, lambda: words not in text(pilot.app), f"{words!r} to go")
+
+
+async def press(pilot: Pilot[Any], *keys: str, shows: str) -> None:
+    """Press keys, and wait until what they lead to stands on the screen."""
+    await pilot.press(*keys)
+    await shown(pilot, shows)

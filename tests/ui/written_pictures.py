@@ -23,6 +23,7 @@ from gpumon.ui.view.gpu_page import gpu_rows
 from gpumon.ui.view.process_table import Listing
 from tests.absent import ABSENT
 from tests.build import recording_of
+from tests.known import known
 from tests.ui.view.drawing import demo
 
 if TYPE_CHECKING:
@@ -56,18 +57,11 @@ def theme_pictures() -> Iterator[tuple[str, list[str]]]:
         for colours, system in _SYSTEMS.items():
             styles = _styles(theme, system)
             codes = [_written(styles, [((style, style),)]) for style in STYLES]
-            yield (
-                f"styles, {colours}: {name}",
-                [
-                    *codes,
-                    *(str(rich_style(style)) for style in styles.by_name.values()),
-                ],
-            )
+            rich = [str(rich_style(style)) for style in styles.by_name.values()]
+            yield f"styles, {colours}: {name}", [*codes, *rich]
     for name, file in files.items():
         for colours, environ in _FIRST_TERMINALS.items():
-            first = first_styles(file, environ)
-            assert first is not None
-            writer = CellWriter(first)
+            writer = CellWriter(known(first_styles(file, environ)))
             codes = []
             for style in STYLES:
                 writer.row(((style, style),))
@@ -105,14 +99,13 @@ def _changed(styles: SgrStyles, before: Sequence[Row], after: Sequence[Row]) -> 
 
 def _rows() -> Iterator[tuple[str, list[Row]]]:
     shown, history = demo()
+    ids = [process.id for process in shown.processes]
     for width, height in _SIZES:
         dashboard = Dashboard(history)
         views = (
-            View(interval=0.5, listing=Listing.TREE, cursor=shown.processes[0].id),
-            View(interval=0.5, cursor=shown.processes[0].id),
-            View(
-                interval=0.5, cursor=shown.processes[1].id, tags=frozenset([shown.processes[3].id])
-            ),
+            View(interval=0.5, listing=Listing.TREE, cursor=ids[0]),
+            View(interval=0.5, cursor=ids[0]),
+            View(interval=0.5, cursor=ids[1], tags=frozenset([ids[3]])),
             View(interval=0.5, gpu=shown.gpus[1].uuid, host_strip=True, message="sorted by AGE"),
         )
         for number, view in enumerate(views):

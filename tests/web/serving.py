@@ -16,6 +16,7 @@ import aiohttp
 import psutil
 import pyte
 
+from tests.known import known
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -38,8 +39,7 @@ class Served:
     def __init__(self, process: subprocess.Popen[str], stderr: Path) -> None:
         self.process = process
         self._stderr = stderr
-        assert process.stdout is not None
-        self.address = process.stdout.readline().strip()
+        self.address = known(process.stdout).readline().strip()
         found = re.fullmatch(r"http://localhost:(\d+)/([\w-]{32})/", self.address)
         assert found, (self.address, self.said)
         self.port, self.token = int(found[1]), found[2]
@@ -156,6 +156,11 @@ class Visit:
     async def type(self, keys: str) -> None:
         """Press keys."""
         await self.websocket.send_json(["stdin", keys])
+
+    async def press(self, keys: str, shown: str) -> None:
+        """Press keys, and wait until what they lead to stands on its screen."""
+        await self.type(keys)
+        await self.wait_for(shown)
 
     async def resize(self, columns: int, lines: int) -> None:
         """Change the size of the window."""

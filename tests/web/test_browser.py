@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import psutil
-    from playwright.async_api import Browser, Page, Request, Route, ViewportSize
+    from playwright.async_api import Browser, Page, Route, ViewportSize
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 FLAGS = [
@@ -87,17 +87,19 @@ class Tab:
         self.requests: list[str] = []
         self.errors: list[str] = []
         page.set_default_timeout(PATIENCE * 1000)
-        page.on("request", self._note)
+        page.on("request", lambda request: self.requests.append(request.url))
         page.on("websocket", lambda websocket: self.requests.append(websocket.url))
         page.on("pageerror", lambda error: self.errors.append(str(error)))
-
-    def _note(self, request: Request) -> None:
-        self.requests.append(request.url)
 
     async def open(self, served: Served) -> None:
         """Open the address that the server printed."""
         await self.page.route("**/textual.js", _expose_terminal)
         await self.page.goto(served.address)
+
+    async def press(self, key: str, shown: str) -> None:
+        """Press a key, and wait until what it leads to is shown."""
+        await self.page.keyboard.press(key)
+        await self.wait_for(shown)
 
     async def text(self) -> str:
         """What the terminal in the page shows."""
@@ -155,12 +157,9 @@ async def test_what_a_browser_shows_does_and_leaves(tmp_path: Path) -> None:
 
 async def keys_act(tab: Tab) -> None:
     """The keyboard is the terminal's, also where a key is a sequence."""
-    await tab.page.keyboard.press("ArrowDown")
-    await tab.wait_for("▸")
-    await tab.page.keyboard.press("?")
-    await tab.wait_for("Clear in turn")
-    await tab.page.keyboard.press("Escape")
-    await tab.wait_for("q quit")
+    await tab.press("ArrowDown", "▸")
+    await tab.press("?", "Clear in turn")
+    await tab.press("Escape", "q quit")
 
 
 async def no_key_ends_a_process(tab: Tab, owner: subprocess.Popen[bytes]) -> None:
@@ -168,11 +167,9 @@ async def no_key_ends_a_process(tab: Tab, owner: subprocess.Popen[bytes]) -> Non
     for key in ("ArrowDown", "k", "F9", "Delete", "Enter"):
         await tab.page.keyboard.press(key)
     await tab.wait_for(rf"process {owner.pid}|Environment")
-    await tab.page.keyboard.press("k")
-    await tab.wait_for("gpumon is read-only in a browser")
+    await tab.press("k", "gpumon is read-only in a browser")
     assert owner.poll() is None
-    await tab.page.keyboard.press("Escape")
-    await tab.wait_for("q quit")
+    await tab.press("Escape", "q quit")
 
 
 async def the_size_follows_the_window(tab: Tab) -> None:

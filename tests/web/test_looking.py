@@ -1,23 +1,35 @@
-"""A visitor of ``gpumon serve`` only looks on: no key sends, writes, copies or reveals anything."""
+"""A visitor of ``gpumon serve`` only looks on: no key sends, writes, copies or reveals anything.
+
+Of this machine as of others, over a real ssh and from a real Prometheus.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import re
+import shlex
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.config.keymap import KEYMAP
+from gpumon.fleet.fleet import HostStatus
 from tests.driver import GIB, Driver, Owner, h100, owners
+from tests.exporter.exporting import exporting
+from tests.fleet.conftest import environment as of_driver
+from tests.fleet.conftest import lab
+from tests.prometheus.server import PrometheusServer, needs_prometheus, open_fleet, wait_for
 from tests.screen import PATIENCE
 from tests.web.serving import Visit, serving, visiting
 
 if TYPE_CHECKING:
     import subprocess
     from pathlib import Path
+
+    from tests.fleet.sshd import Lab
+
 
 pytestmark = pytest.mark.slow
 
@@ -122,17 +134,14 @@ async def test_no_key_sends_a_signal_or_writes_a_file(tmp_path: Path) -> None:
             # Another visitor's dashboard: who knows what those keys have sorted, folded and hidden.
             async with visiting(served, 90, 20) as visit:
                 await visit.wait_for(rf" {started[1].pid} [\s\S]*q quit")
-                await visit.type(NAMED["end"])
-                await visit.wait_for(r"▸[\s\S]*q quit")
-                await visit.type(ENTER)
-                await visit.wait_for(r"\n Esc back")
-                await visit.type("".join(NAMED.get(key, key) for key in ("k", "f9", "delete", "y")))
-                await visit.wait_for(REFUSED)
-                await back_to_the_dashboard(visit)
-                await visit.type("!")
-                await visit.wait_for(
-                    "In a browser the alerts of the configuration are not checked: gpumon watch"
+                await visit.press(NAMED["end"], r"▸[\s\S]*q quit")
+                await visit.press(ENTER, r"\n Esc back")
+                await visit.press(
+                    "".join(NAMED.get(key, key) for key in ("k", "f9", "delete", "y")), REFUSED
                 )
+                await back_to_the_dashboard(visit)
+                unchecked = "the alerts of the configuration are not checked: gpumon watch"
+                await visit.press("!", f"In a browser {unchecked}")
                 assert not visit.has_ended
                 assert [owner.poll() for owner in started] == [None, None]
             await served.wait_children(0)
@@ -146,29 +155,22 @@ async def test_what_only_looks_on_is_offered_and_nothing_else(tmp_path: Path) ->
         with serving(env=environment(tmp_path, driver)) as served:
             async with visiting(served, 160, 60) as visit:
                 await visit.wait_for(rf" {owner.pid} [\s\S]*q quit")
-                await visit.type(DOWN)
-                await visit.wait_for(r"▸[\s\S]*q quit[^\n]*\Z")
+                await visit.press(DOWN, r"▸[\s\S]*q quit[^\n]*\Z")
                 offered = visit.text().splitlines()[-1]
                 assert not re.search(r"end…|copy|\blog\b", offered)
                 for key in ("k", "y", "L", "a"):
-                    await visit.type(key)
-                    await visit.wait_for(REFUSED)
+                    await visit.press(key, REFUSED)
                     await visit.type(ESCAPE)
-                    await visit.type(DOWN)
-                    await visit.wait_for(r"▸[\s\S]*q quit[^\n]*\Z")
-                await visit.type(ENTER)
-                await visit.wait_for(r"PLAIN +seen[\s\S]*1 value hidden *$|1 value hidden\s")
-                await visit.type("s")
-                await visit.wait_for(REFUSED)
+                    await visit.press(DOWN, r"▸[\s\S]*q quit[^\n]*\Z")
+                await visit.press(ENTER, r"PLAIN +seen[\s\S]*1 value hidden *$|1 value hidden\s")
+                await visit.press("s", REFUSED)
                 assert "hunter2" not in visit.text()
                 await visit.type(ESCAPE)
-                await visit.type("?")
-                await visit.wait_for("Clear in turn")
+                await visit.press("?", "Clear in turn")
                 assert "Log every sample" not in visit.text()
                 assert "End the process" not in visit.text()
                 await back_to_the_dashboard(visit)
-                await visit.type(CTRL_P + "log every")
-                await visit.wait_for("(?i)no match")
+                await visit.press(CTRL_P + "log every", "(?i)no match")
 
 
 async def test_gpus_are_tagged_and_compared_and_tagged_processes_not_ended(tmp_path: Path) -> None:
@@ -177,16 +179,11 @@ async def test_gpus_are_tagged_and_compared_and_tagged_processes_not_ended(tmp_p
         with serving(env=environment(tmp_path, driver)) as served:
             async with visiting(served, 100, 24) as visit:
                 await visit.wait_for(rf" {owner.pid} [\s\S]*q quit")
-                await visit.type(DOWN + " ")
-                await visit.wait_for(r"1 tagged")
-                await visit.type("k")
-                await visit.wait_for(REFUSED)
-                await visit.type("\t" + NAMED["home"] + "  ")
-                await visit.wait_for("2 GPUs tagged: Enter compares them")
-                await visit.type(ENTER)
-                await visit.wait_for("GPU 0-1 compared")
-                await visit.type("y")
-                await visit.wait_for(REFUSED)
+                await visit.press(DOWN + " ", r"1 tagged")
+                await visit.press("k", REFUSED)
+                await visit.press("\t" + NAMED["home"] + "  ", "2 GPUs tagged: Enter compares them")
+                await visit.press(ENTER, "GPU 0-1 compared")
+                await visit.press("y", REFUSED)
                 assert owner.poll() is None
 
 
@@ -195,11 +192,50 @@ async def test_a_simulated_fleet_is_seen_and_a_host_of_it_opened(tmp_path: Path)
     with serving("--demo", "--hosts", "gpu-[01-04]", "--theme", "dusk", env=env) as served:
         async with visiting(served) as visit:
             await visit.wait_for(r"── 4 hosts[\s\S]*\n q quit")
-            await visit.type(DOWN + ENTER)
-            await visit.wait_for(r"GPU-MEM▼[\s\S]*\n q quit")
-            await visit.type(DOWN + "k")
-            await visit.wait_for(REFUSED)
+            await visit.press(DOWN + ENTER, r"GPU-MEM▼[\s\S]*\n q quit")
+            await visit.press(DOWN + "k", REFUSED)
             await visit.type("h")
-            await visit.type(ESCAPE * 2)
-            await visit.wait_for(r"── 4 hosts")
+            await visit.press(ESCAPE * 2, r"── 4 hosts")
     assert not contents(tmp_path)
+
+
+__all__ = ["lab"]  # a fixture
+
+
+async def test_hosts_over_ssh_are_seen_and_nothing_is_ended_there(lab: Lab) -> None:
+    with (
+        Driver([h100()] * 2) as one,
+        Driver([h100()] * 4) as other,
+        owners(1, ["python", "train.py"]) as (owner,),
+    ):
+        other.cards[1].processes = [Owner(owner.pid, memory=2**34, sm=90)]
+        lab.host("gpu-01", of_driver(one))
+        lab.host("gpu-02", of_driver(other))
+        ssh = shlex.join(lab.client.client)
+        with serving("--hosts", "gpu-[01-02]", "--ssh", ssh) as served:
+            async with visiting(served) as visit:
+                await visit.wait_for(r"hosts 2 .* of 6 GPUs[\s\S]*gpu-01 ")
+                await visit.press(DOWN * 2 + ENTER, rf"gpumon +gpu-02 [\s\S]*\n +1 +{owner.pid} ")
+                await visit.press(DOWN + "k", REFUSED)
+                await visit.press(ESCAPE * 2, r"hosts 2 ")
+        assert owner.poll() is None
+
+
+@needs_prometheus
+async def test_hosts_of_a_prometheus_are_seen(tmp_path: Path) -> None:
+    with exporting("--demo", "-n", "0.5") as exporter:
+        prometheus = PrometheusServer(tmp_path, [(f"127.0.0.1:{exporter.port}", {"job": "gpumon"})])
+        try:
+            fleet = open_fleet(prometheus.url)
+            wait_for(
+                fleet,
+                lambda now: any(one.status is HostStatus.LIVE for one in now.hosts),
+                "the host",
+            )
+            fleet.close()
+            with serving("--prometheus", prometheus.url) as served:
+                async with visiting(served) as visit:
+                    await visit.wait_for(r"hosts 1[\s\S]*ada-07 .* LOST")
+                    await visit.press(DOWN + ENTER, r"Prometheus has no processes")
+        finally:
+            prometheus.close()

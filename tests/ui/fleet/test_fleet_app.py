@@ -13,7 +13,8 @@ from gpumon.ui.fleet_app import FleetApp, OpenHost
 from gpumon.ui.session import SessionAlerts, SessionBuilder
 from gpumon.ui.view.dashboard_view import StartupOptions
 from tests.clock import HandClock
-from tests.ui.waiting import shown, text, until
+from tests.known import known
+from tests.ui.waiting import press, shown, text, until
 
 if TYPE_CHECKING:
     from gpumon.fleet.fleet import HostState
@@ -66,8 +67,7 @@ async def test_an_open_host_that_stops_to_answer_says_so_and_keeps_its_picture()
         await shown(pilot, "51022")
         clock.now += 241
         fleet.sample("gpu-12")
-        await shown(pilot, "gpu-12 is down: the connection ended")
-        await shown(pilot, "no answer for")
+        await shown(pilot, "gpu-12 is down: the connection ended", "no answer for")
         assert "51022" in text(app)
         clock.now += 20
         fleet.sample("gpu-12")
@@ -88,8 +88,7 @@ async def test_a_log_of_an_open_host_is_told_after_the_end(
     async with app.run_test(size=(100, 24)) as pilot:
         app.open_host("gpu-01")
         await shown(pilot, "51022")
-        await pilot.press("L")
-        await shown(pilot, "● log")
+        await press(pilot, "L", shows="● log")
         await pilot.press("escape")
         await until(pilot, lambda: app.screen is app.fleet_screen, "all hosts")
     assert len(notes) == 1
@@ -110,5 +109,4 @@ async def test_a_double_click_opens_the_host_under_the_pointer_and_no_other() ->
         assert app.workspace is None, "below the last line"
         await pilot.click(offset=(5, line), times=2)
         await until(pilot, lambda: app.workspace is not None, "the host")
-        assert app.workspace is not None
-        assert app.workspace.session.collector.hostname == "gpu-03"
+        assert known(app.workspace).session.collector.hostname == "gpu-03"

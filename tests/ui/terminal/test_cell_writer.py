@@ -45,18 +45,38 @@ def rows(draw: st.DrawFn, widths: tuple[int, ...] = FIELDS) -> Row:
 any_rows = rows() | rows((5, 7, 4, 8)) | rows((12, 12))
 
 
-def terminal() -> tuple[pyte.Screen, pyte.Stream]:
-    screen = pyte.Screen(WIDTH, LINES)
-    return screen, pyte.Stream(screen)
+class Terminal:
+    """A terminal, and who writes to it."""
+
+    def __init__(self) -> None:
+        self.screen = pyte.Screen(WIDTH, LINES)
+        self.writer = CellWriter(INKS)
+        self._stream = pyte.Stream(self.screen)
+
+    def flush(self) -> None:
+        self._stream.feed(self.writer.take())
+
+    def place(self, *rows: Row) -> None:
+        """Write whole rows, from the top."""
+        for y, row in enumerate(rows):
+            self.writer.place(row, 0, y)
+        self.flush()
+
+    def looks(self) -> list[tuple[object, ...]]:
+        """What each cell shows; the colour of a blank does not show."""
+        cells: list[tuple[object, ...]] = []
+        for cell in (self.screen.buffer[y][x] for y in range(LINES) for x in range(WIDTH)):
+            is_blank = not cell.data.strip() and not cell.reverse
+            shown = (" ",) if is_blank else (cell.data, cell.fg, cell.bold)
+            cells.append((*shown, cell.bg, cell.reverse))
+        return cells
 
 
-def looks(screen: pyte.Screen) -> list[tuple[object, ...]]:
-    """What each cell shows; the colour of a blank does not show."""
-    cells: list[tuple[object, ...]] = []
-    for cell in (screen.buffer[y][x] for y in range(LINES) for x in range(WIDTH)):
-        shown = (cell.data, cell.fg, cell.bold) if cell.data.strip() or cell.reverse else (" ",)
-        cells.append((*shown, cell.bg, cell.reverse))
-    return cells
+def looks(*rows: Row) -> list[tuple[object, ...]]:
+    """What each cell shows where these rows are written whole."""
+    terminal = Terminal()
+    terminal.place(*rows)
+    return terminal.looks()
 
 
 def colour(shown: Colour) -> str:
@@ -69,13 +89,11 @@ def colour(shown: Colour) -> str:
 )
 def test_every_cell_of_a_row_looks_as_its_style_says(row: list[tuple[str, str]], last: str) -> None:
     row = [*row, (" ", last)]
-    screen, stream = terminal()
-    writer = CellWriter(INKS)
-    writer.place(tuple(row), 0, 1)
-    stream.feed(writer.take())
+    terminal = Terminal()
+    terminal.place((), tuple(row))
     cells = [(character, LOOKS[style]) for text, style in row for character in text]
     for x, (character, ink) in enumerate(cells):
-        shown = screen.buffer[1][x]
+        shown = terminal.screen.buffer[1][x]
         assert (shown.data, shown.reverse, shown.bg) == (character, ink.reverse, colour(ink.ground))
         # Of a blank the colour and the weight do not show, unless it is made of them.
         if character != " " or ink.reverse:
@@ -86,27 +104,17 @@ def test_every_cell_of_a_row_looks_as_its_style_says(row: list[tuple[str, str]],
 
 @given(st.lists(any_rows, min_size=2, max_size=5))
 def test_the_changed_cells_alone_make_the_old_row_look_like_the_new(course: list[Row]) -> None:
-    patched, stream = terminal()
-    writer = CellWriter(INKS)
-    writer.place(course[0], 0, 0)
-    stream.feed(writer.take())
-    starts = None
+    patched, starts = Terminal(), None
+    patched.place(course[0])
     for old, new in pairwise(course):
-        starts = writer.change(old, new, 0, 0, starts)
-        stream.feed(writer.take())
-
-        whole, other = terminal()
-        writer.place(new, 0, 0)
-        other.feed(writer.take())
-        assert looks(patched) == looks(whole)
+        starts = patched.writer.change(old, new, 0, 0, starts)
+        patched.flush()
+        assert patched.looks() == looks(new)
 
 
 @given(rows())
 def test_a_row_that_did_not_change_sends_nothing(row: Row) -> None:
-    copy = tuple((str(text), style) for text, style in row)
-    writer = CellWriter(INKS)
-    writer.change(row, copy, 0, 0)
-    assert writer.take() == ""
+    assert change_all([row], [tuple((str(text), style) for text, style in row)]) == ""
 
 
 def _numbered(number: int) -> Row:
@@ -132,26 +140,17 @@ digits = st.integers(0, 99).map(_numbered)
 def test_the_rows_of_a_frame_are_told_in_any_order_and_each_ends_as_told_last(
     first: list[Row], frames: list[list[tuple[int, Row, bool]]]
 ) -> None:
-    patched, stream = terminal()
-    writer = CellWriter(INKS)
-    shown = list(first)
-    for y, row in enumerate(shown):
-        writer.place(row, 0, y)
-    stream.feed(writer.take())
+    patched, shown = Terminal(), list(first)
+    patched.place(*shown)
     for frame in frames:
         for y, row, whole in frame:
             if whole:
-                writer.place(row, 0, y)
+                patched.writer.place(row, 0, y)
             else:
-                writer.change(shown[y], row, 0, y)
+                patched.writer.change(shown[y], row, 0, y)
             shown[y] = row
-        stream.feed(writer.take())
-
-        anew, other = terminal()
-        for y, row in enumerate(shown):
-            writer.place(row, 0, y)
-        other.feed(writer.take())
-        assert looks(patched) == looks(anew)
+        patched.flush()
+        assert patched.looks() == looks(*shown)
 
 
 def table(numbers: list[int]) -> list[Row]:
@@ -198,23 +197,18 @@ def test_after_what_may_be_wider_on_a_terminal_the_next_cell_is_named() -> None:
 
 def changed(before: Row, after: Row) -> pyte.Screen:
     """A terminal with a row that was placed and changed in one frame."""
-    screen, stream = terminal()
-    writer = CellWriter(INKS)
-    writer.place(before, 0, 0)
-    writer.change(before, after, 0, 0)
-    stream.feed(writer.take())
-    return screen
+    terminal = Terminal()
+    terminal.writer.place(before, 0, 0)
+    terminal.writer.change(before, after, 0, 0)
+    terminal.flush()
+    return terminal.screen
 
 
 def test_a_blank_that_stands_out_is_not_left_to_another_look() -> None:
     before: Row = (("12", ""), ("  ", ""), ("ab", ""))
     after: Row = (("13", ""), ("  ", "picked"), ("ab", ""))
     screen = changed(before, after)
-    assert [screen.buffer[0][x].reverse for x in range(6)] == [
-        *(2 * [False]),
-        *(2 * [True]),
-        *(2 * [False]),
-    ]
+    assert [x for x in range(6) if screen.buffer[0][x].reverse] == [2, 3]
 
 
 def test_what_is_settled_comes_before_what_follows() -> None:
@@ -249,27 +243,18 @@ def test_the_size_is_that_of_what_will_be_written_about() -> None:
 def test_one_changed_digit_sends_a_few_bytes() -> None:
     old: Row = (("GPU 0  ", ""), (" 47", ""), ("%", "bad"), (" " * 13, ""))
     new: Row = (("GPU 0  ", ""), (" 48", ""), ("%", "bad"), (" " * 13, ""))
-    writer = CellWriter(INKS)
-    writer.change(old, new, 0, 0)
-    text = writer.take()
+    text = change_all([old], [new])
     assert "\x1b[1;10H" in text
     assert text.count("8") - text.count("48;") - text.count("38;") == 1
     assert len(text) < 60
 
 
 def test_what_is_written_leaves_the_terminal_in_its_own_style() -> None:
-    screen, stream = terminal()
-    writer = CellWriter(INKS)
-    writer.place((("x" * 5, "bad"), (" " * 19, "cursor")), 0, 0)
-    stream.feed(writer.take() + "\x1b[1;1Hy")
-    cell = screen.buffer[0][0]
-    assert (cell.data, cell.fg, cell.bg, cell.bold, cell.reverse) == (
-        "y",
-        "default",
-        "default",
-        False,
-        False,
-    )
+    terminal = Terminal()
+    terminal.place((("x" * 5, "bad"), (" " * 19, "cursor")))
+    terminal.screen.cursor_position(1, 1)
+    terminal.screen.draw("y")
+    assert terminal.screen.buffer[0][0] == pyte.screens.Char("y")
 
 
 def test_rows_of_other_shapes_are_written_whole() -> None:
@@ -277,9 +262,7 @@ def test_rows_of_other_shapes_are_written_whole() -> None:
         ((("ab", ""),), (("a", ""), ("b", ""))),
         ((("ab", ""), ("c", "")), (("a", ""), ("bc", ""))),
     ):
-        writer = CellWriter(INKS)
-        writer.change(old, new, 0, 0)
-        assert "".join(text for text, _ in new) in writer.take()
+        assert "".join(text for text, _ in new) in change_all([old], [new])
 
 
 def test_what_lies_between_two_changes_keeps_its_style() -> None:

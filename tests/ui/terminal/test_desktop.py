@@ -37,24 +37,26 @@ ENCODED = "a2lsbCA0MTIzMw=="
 """``kill 41233`` in base64."""
 
 
-async def test_the_kill_command_names_the_number() -> None:
+PROCESS = ProcessId(41233, 99)
+
+
+@pytest.mark.parametrize(
+    ("process", "host", "shown", "copied"),
+    [
+        (PROCESS, None, "kill 41233", "kill 41233"),
+        # On another machine it names that and the very process.
+        (PROCESS, "ann@gpu-04", "gpumon end", "gpumon end 41233:99 --hosts ann@gpu-04"),
+        (PROCESS, "x;reboot\n", "gpumon end", "gpumon end 41233:99 --hosts 'x;reboot '"),
+        # A PID of another namespace is never copied.
+        (ProcessId(3999999, None), None, "not visible here", ""),
+    ],
+)
+async def test_the_kill_command_names_the_process_that_is_meant(
+    process: ProcessId, host: str | None, shown: str, copied: str
+) -> None:
     async with App[None]().run_test() as pilot:
-        assert "kill 41233" in copy_kill(pilot.app, ProcessId(41233, 99))
-        assert pilot.app.clipboard == "kill 41233"
-
-
-async def test_on_another_machine_the_command_names_it_and_the_very_process() -> None:
-    async with App[None]().run_test() as pilot:
-        copy_kill(pilot.app, ProcessId(41233, 99), "ann@gpu-04")
-        assert pilot.app.clipboard == "gpumon end 41233:99 --hosts ann@gpu-04"
-        copy_kill(pilot.app, ProcessId(41233, 99), "x;reboot\n")
-        assert pilot.app.clipboard.endswith("--hosts 'x;reboot '")
-
-
-async def test_a_pid_of_another_namespace_is_never_copied() -> None:
-    async with App[None]().run_test() as pilot:
-        assert "not visible here" in copy_kill(pilot.app, ProcessId(3999999, None))
-        assert pilot.app.clipboard == ""
+        assert shown in copy_kill(pilot.app, process, host)
+        assert pilot.app.clipboard == copied
 
 
 def test_the_cuda_line_names_cards_and_does_nothing_else_in_a_shell() -> None:
@@ -72,14 +74,10 @@ def test_the_cuda_line_names_cards_and_does_nothing_else_in_a_shell() -> None:
     assert done.stdout.endswith("'`")
 
 
-async def test_the_line_itself_is_always_shown() -> None:
-    async with App[None]().run_test() as pilot:
-        assert "kill 7" in copy(pilot.app, "kill 7")
-        assert pilot.app.clipboard == "kill 7"
-
-
-@pytest.mark.parametrize(("name", "words"), [("TMUX", "set-clipboard on"), ("STY", "by hand")])
-async def test_the_message_says_what_may_prevent_the_copy(
+@pytest.mark.parametrize(
+    ("name", "words"), [("HERE", ""), ("TMUX", "set-clipboard on"), ("STY", "by hand")]
+)
+async def test_the_line_itself_is_always_shown_with_what_may_prevent_the_copy(
     name: str, words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, "1")
@@ -87,6 +85,7 @@ async def test_the_message_says_what_may_prevent_the_copy(
         told = copy(pilot.app, "kill 7")
         assert "kill 7" in told
         assert words in told
+        assert pilot.app.clipboard == "kill 7"
 
 
 @pytest.mark.parametrize("text", ["kill 7\nrm x", "kill 7\x1b[31m", "a\tb"])
@@ -100,8 +99,7 @@ async def test_text_with_control_characters_is_refused(text: str) -> None:
 def test_the_terminal_gets_osc_52() -> None:
     with Screen([sys.executable, "-c", PROGRAM]) as screen:
         screen.wait(lambda it: len(it.output) > 1000, "waiting for the first frame")
-        screen.type("y")
-        screen.wait_for("kill 41233")
+        screen.press("y", "kill 41233")
         assert f"\x1b]52;c;{ENCODED}\x07".encode() in screen.output
 
 
@@ -116,10 +114,7 @@ def test_tmux_takes_it_as_we_say(tmp_path: Path, setting: str, arrives: bool) ->
     )
     try:
         wait_for_output(tmux, "done")
-        buffers = subprocess.run(
-            [*tmux, "list-buffers"], capture_output=True, text=True, check=True
-        )
-        assert ("kill 41233" in buffers.stdout) is arrives
+        assert ("kill 41233" in output_of([*tmux, "list-buffers"])) is arrives
     finally:
         subprocess.run([*tmux, "kill-server"], check=True)
 

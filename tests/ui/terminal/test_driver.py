@@ -105,13 +105,10 @@ def test_it_survives_what_a_terminal_sends_and_leaves_it_as_it_was(machine: dict
             screen.type(f"{sequence}{key}")
             screen.wait(sorted_by(heading), f"waiting for {key} after {sequence!r}")
         # A paste without an end reaches the filter line.
-        screen.type("/")
-        screen.wait_for("Enter keep")
+        screen.press("/", "Enter keep")
         screen.type("\x1b[200~da")
-        screen.type("ra")
-        screen.wait_for(r"\n / *dara *\n")
-        screen.type("\r")
-        screen.wait_for("0 processes · /dara ")
+        screen.press("ra", r"\n / *dara *\n")
+        screen.press("\r", "0 processes · /dara ")
         screen.wait_gone("Enter keep")
         # Several SIGCONT take the terminal only once.
         for _ in range(15):
@@ -126,10 +123,8 @@ def test_it_survives_what_a_terminal_sends_and_leaves_it_as_it_was(machine: dict
         # The terminal says that it can tell of its size by itself, and tells an impossible one.
         screen.type("\x1b[?2048;2$y")
         screen.wait(lambda it: b"\x1b[?1016h" in it.output, "waiting for pixels to be asked for")
-        screen.type("\x1b[48;2147483647;80;0;0t?")
-        screen.wait_for("Filter the processes")
-        screen.type("q")
-        screen.wait_for(" q quit")
+        screen.press("\x1b[48;2147483647;80;0;0t?", "Filter the processes")
+        screen.press("q", " q quit")
         screen.type("q")
         assert screen.wait_end() == 0
         # Mouse reporting in pixels is switched off too.

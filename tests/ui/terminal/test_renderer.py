@@ -1,17 +1,26 @@
-"""Cells written past Textual's compositor: the terminal shows what a whole repaint would show."""
+"""Cells written past Textual's compositor: the terminal shows what a whole repaint would show.
+
+Also on a slow line that answers, where frames are sent in parts.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.screen import Screen
+from gpumon.system.terminal_replies import MODE_QUERY
+from tests.bench.line import COLUMNS, LINES, Line
+from tests.bench.sight import Sight
+from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
 
 PROGRAM = """
 import gpumon.ui.app as app
@@ -78,43 +87,35 @@ def test_in_the_end_the_terminal_shows_what_a_repaint_shows() -> None:
         for step in (a_toast, the_palette, a_line_that_is_held, many_frames_and_keys, resizes):
             step(screen)
             hold_equal(screen, step.__name__)
-            screen.type("p")
-            screen.wait_gone("PAUSED")
+            screen.press_away("p", "PAUSED")
 
 
 def a_toast(screen: Screen) -> None:
     """Frames go on under a toast, and leave it alone."""
-    screen.type(F5)
-    screen.wait_for("a toast")
+    screen.press(F5, "a toast")
     count = len(screen.output)
     screen.wait(lambda it: len(it.output) > count + 3000, "waiting for frames")
     assert "a toast" in screen.text()
-    screen.type(F7)
-    screen.wait_gone("a toast")
+    screen.press_away(F7, "a toast")
 
 
 def the_palette(screen: Screen) -> None:
     """A dialog lies over the dashboard and is closed."""
-    screen.type("\x10")
-    screen.wait_for("Search for commands")
-    screen.type("q")
-    screen.wait_for(r"Quit\n +key q")
-    screen.type("\x1b")
-    screen.wait_gone("▔▔▔")
+    screen.press("\x10", "Search for commands")
+    screen.press("q", r"Quit\n +key q")
+    screen.press_away("\x1b", "▔▔▔")
 
 
 def a_line_that_is_held(screen: Screen) -> None:
     """A terminal that falls behind gets fewer frames, and the newest."""
     # From the first line ↑ would go on among the GPUs.
-    screen.type("\x1b[B\x1b[B")
-    screen.wait_for(r"▸ *2 +38470 erin")
+    screen.press("\x1b[B\x1b[B", r"▸ *2 +38470 erin")
     screen.hold()
     for _ in range(30):
         screen.type("\x1b[B\x1b[A")
     screen.release()
     # Keys are taken in their order: with the last of them all have been.
-    screen.type("\x1b[H")
-    screen.wait_for(r"▸ *0,1 +51022 ann")
+    screen.press("\x1b[H", r"▸ *0,1 +51022 ann")
 
 
 def many_frames_and_keys(screen: Screen) -> None:
@@ -158,3 +159,56 @@ def test_a_message_lasts_from_when_it_can_be_seen(tmp_path: Path) -> None:
         slow.unlink()
         screen.wait(lambda it: MESSAGE in it.output[seen:], "waiting for the message")
         screen.wait_for(r"PAUSED[\s\S]*\n q quit")
+
+
+RATE = 15_000
+QUIET = 1.5
+
+
+class Watched:
+    """A line, and what stands on the screen at its end."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        self.sight = Sight()
+        self._drawn = 0
+
+    def read(self, seconds: float) -> bool:
+        """Take what comes, and draw it; returns whether anything came."""
+        self.line.read_until(self.line.now + seconds)
+        new = self.line.output[self._drawn :]
+        self._drawn += len(new)
+        for _ in self.sight.watch(new):
+            pass
+        return bool(new)
+
+    def wait(self, holds: Callable[[str], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not holds(self.sight.text()):
+            assert time.monotonic() < deadline, self.sight.text()
+            self.read(0.1)
+
+    def wait_for_silence(self) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while self.read(QUIET):
+            assert time.monotonic() < deadline, "it never is silent"
+
+
+@pytest.mark.slow
+def test_pending_rows_are_sent_until_the_screen_equals_a_repaint() -> None:
+    with Line([sys.executable, "-c", PROGRAM], dict(os.environ), RATE) as line:
+        watched = Watched(line)
+        watched.wait(lambda text: "\n q quit" in text)
+        for _ in range(12):
+            line.press(b"\x1b[B")
+            watched.read(0.1)
+        line.press(b"p")
+        watched.wait(lambda text: "PAUSED" in text and text.splitlines()[-1].startswith(" q quit"))
+        watched.wait_for_silence()
+        patched = watched.sight.cells()
+        line.press(F6.encode())
+        watched.wait_for_silence()
+    questions = b"".join(one.data for one in line.output).count(MODE_QUERY.encode())
+    assert questions > 3
+    assert len(patched) == COLUMNS * LINES
+    assert watched.sight.cells() == patched

@@ -1,15 +1,25 @@
-"""What themes make of style names, for Textual and for plain escapes."""
+"""What themes make of style names, for Textual and for plain escapes; its widgets in ASCII."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
+from rich.segment import Segment
+from textual.color import Color
 from textual.theme import BUILTIN_THEMES, Theme
 
 from gpumon.config.themes import TEXTUAL_THEMES, ThemeLibrary, resolve_styles
 from gpumon.config.themes.styles import DRAWN, contrast
+from gpumon.text.formatting import spell_out
 from gpumon.ui.terminal.styles import COLOURS_16, COLOURS_256, SgrStyles, sgr_styles
+from gpumon.ui.terminal.widget_output import SameWidth
 from gpumon.ui.theme_controller import to_textual
 from gpumon.ui.view.gpu_text import STATE_STYLES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 TEXTUALS = [BUILTIN_THEMES[name] for name in TEXTUAL_THEMES]
 
@@ -76,3 +86,33 @@ def test_with_sixteen_colours_the_cursor_and_all_text_are_visible(
     cursor = styles["cursor"]
     assert cursor.reverse or cursor.ground != styles[""].ground
     assert all(style.fore != style.ground for style in styles.values())
+
+
+@pytest.fixture
+def _ascii() -> Iterator[None]:
+    spell_out({"…": "...", "≥": ">="})
+    yield
+    spell_out({})
+
+
+@pytest.mark.usefixtures("_ascii")
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a long sente…", "a long sen..."),
+        ("cut after a…  ", "cut after...  "),
+        ("go on …", "go o..."),
+        ("a … b…", "a ~..."),
+        ("plain", "plain"),
+        ("≥ 3", "> 3"),
+    ],
+)
+def test_what_textual_cuts_ends_in_three_dots_and_keeps_its_width(text: str, shown: str) -> None:
+    (segment,) = SameWidth().apply([Segment(text)], Color(0, 0, 0))
+    assert segment.text == shown
+    assert len(shown) == len(text)
+
+
+def test_elsewhere_it_stays() -> None:
+    (segment,) = SameWidth().apply([Segment("a long sente…")], Color(0, 0, 0))
+    assert segment.text == "a long sente…"

@@ -13,29 +13,15 @@ from gpumon.recording.history import History
 from gpumon.text.cells import row_width
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.dashboard_view import View
-from tests.build import NOON
+from tests.hosts import Frozen
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from threading import Event
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.text.cells import Row
 
 VIEW = View(interval=0.5)
-
-
-class Frozen:
-    """A clock that stands still."""
-
-    def time(self) -> float:
-        return NOON
-
-    def monotonic(self) -> float:
-        return 1000.0
-
-    def wait(self, event: Event, timeout: float) -> bool:
-        return event.wait(timeout)
 
 
 def text_of(row: Row) -> str:

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS
 from gpumon.recording.history import CHARTED, History
-from gpumon.text.cells import row_width
 from gpumon.ui.view.chart_series import (
     GPU_SERIES,
     SMALL_GRAPH,
@@ -23,6 +22,7 @@ from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.gpu_tiles import Tiles, tile_at
 from tests.build import GIB, NOON, gpu, snapshot
+from tests.known import known
 from tests.ui.view.drawing import Live, history_of, text_of
 
 if TYPE_CHECKING:
@@ -155,20 +155,8 @@ def eight() -> History:
     return seen(*cards, gpu(index=7, utilization_gpu=None, temperature_gpu=None))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("cards", [1, 2, 3, 5, 8, 9, 16])
-def test_a_screen_of_any_number_of_gpus_is_whole(cards: int) -> None:
-    history = seen(*(gpu(index=index) for index in range(cards)))
-    for width in (139, 140, 200, 300):
-        for height in (24, 36, 44, 50, 80):
-            for view in (View(interval=1.0), View(interval=1.0, host_strip=True)):
-                rows = Dashboard(history).rows(history.latest, view, width, height).all()
-                assert [row_width(row) for row in rows] == [width] * height
-
-
 def test_a_graph_belongs_to_the_card_over_whose_cells_it_stands() -> None:
-    shown = eight().latest
-    assert shown is not None
+    shown = known(eight().latest)
     found = [
         tile_at(shown.gpus, Tiles(7, 2), 200, x, y) for y in (0, 13) for x in (3, 60, 110, 199)
     ]

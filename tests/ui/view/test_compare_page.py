@@ -14,6 +14,7 @@ from gpumon.text.cells import Row, row_width
 from gpumon.ui.view.compare_page import compare_rows
 from gpumon.ui.view.frame import Memo
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.known import known
 from tests.ui.view.drawing import history_of, text_of
 
 if TYPE_CHECKING:
@@ -34,10 +35,9 @@ FAST = gpu(
     pcie_width=16,
     clock_event_reasons=0,
 )
+TWIN = replace(FAST, index=1, uuid="GPU-1")
 SLOW = replace(
-    FAST,
-    index=1,
-    uuid="GPU-1",
+    TWIN,
     clock_sm=990,
     power_draw=300.0,
     power_limit=350.0,
@@ -69,6 +69,16 @@ def lines_of(*gpus: Gpu, width: int = 100, height: int = 22, **more: dict[str, s
     return [text_of(row).rstrip() for row in rows]
 
 
+def below(lines: list[str], title: str) -> list[str]:
+    """The lines below a chart's title."""
+    return lines[next(at for at, line in enumerate(lines) if title in line) + 1 :]
+
+
+def line_of(index: int, lines: list[str]) -> str:
+    """The first line of a GPU."""
+    return next(line for line in lines if line.split()[:1] == [str(index)])
+
+
 def many(count: int) -> list[Gpu]:
     return [
         replace(SLOW if index % 2 else FAST, index=index, uuid=f"GPU-{index}")
@@ -87,9 +97,7 @@ def test_each_gpu_has_a_line_of_values_and_one_in_each_chart(
     table = lines[1 : count + 1]
     assert [line.split()[0] for line in table] == [str(index) for index in range(count)]
     assert all("H100" in line for line in table)
-    chart = next(at for at, line in enumerate(lines) if "utilisation  0–100 %" in line)
-    charts = [line for line in lines[chart + 1 :] if line.split()[:1] == ["0"]]
-    assert charts
+    assert line_of(0, below(lines, "utilisation  0–100 %"))
 
 
 def test_values_stand_in_columns_and_the_clock_is_among_the_first() -> None:
@@ -139,23 +147,16 @@ def test_what_differs_leaves_room_for_charts_and_goes_on_below_them() -> None:
 
 
 def test_equal_gpus_say_so() -> None:
-    twin = replace(FAST, index=1, uuid="GPU-1")
-    assert any("No setting differs (the same: " in line for line in lines_of(FAST, twin))
+    assert any("No setting differs (the same: " in line for line in lines_of(FAST, TWIN))
 
 
 def test_charts_have_one_scale_for_gpus_of_different_limits() -> None:
-    lines = lines_of(FAST, SLOW, height=60)
-    at = next(at for at, line in enumerate(lines) if "power  0–700 W" in line)
-    (first, second) = (
-        next(line for line in lines[at + 1 :] if line.split()[:1] == [str(index)])
-        for index in (0, 1)
-    )
-    assert "600W" in first
-    assert "300W" in second
-    low = lines_of(FAST, SLOW, height=22)
-    at = next(at for at, line in enumerate(low) if "power  0–700 W" in line)
-    assert set(low[at + 1].split()[2]) == {"▇"}
-    assert set(low[at + 2].split()[2]) == {"▄"}, "half of the power, and not of its limit"
+    lines = below(lines_of(FAST, SLOW, height=60), "power  0–700 W")
+    assert "600W" in line_of(0, lines)
+    assert "300W" in line_of(1, lines)
+    first, second, *_ = below(lines_of(FAST, SLOW, height=22), "power  0–700 W")
+    assert set(first.split()[2]) == {"▇"}
+    assert set(second.split()[2]) == {"▄"}, "half of the power, and not of its limit"
 
 
 def test_what_is_zero_or_unknown_for_all_has_one_line() -> None:
@@ -182,15 +183,11 @@ def test_peaks_and_scales_never_contradict_the_newest_value_and_are_those_of_the
         history.add(snapshot(NOON + 310 + second, FAST, newest))
         size = DEFAULT_WINDOW, 100, height
         rows = compare_rows(memo, (FAST, newest), {}, history, history.latest, *size)
-        lines = [text_of(row) for row in rows]
-        at = next(at for at, line in enumerate(lines) if " power  0–" in line)
-        top = 1200 if second >= 2 else 700
-        assert f"0–{top} W" in lines[at]
-        line = re.search("[▁-█⠁-⣿]", "".join(lines[at + 1 :]))
-        assert line is not None
-        assert line[0] == (of_1200 if top == 1200 else of_700), "600 W of the first GPU"
-        row = next(line for line in lines[at + 1 :] if line.split()[:1] == ["1"])
-        assert row.split()[-1] == ("1200W" if second >= 2 else "100W")
+        top, mark, value = (1200, of_1200, "1200W") if second >= 2 else (700, of_700, "100W")
+        lines = below([text_of(row) for row in rows], f" power  0–{top} W")
+        line = known(re.search("[▁-█⠁-⣿]", "".join(lines)))
+        assert line[0] == mark, "600 W of the first GPU"
+        assert line_of(1, lines).split()[-1] == value
 
 
 def test_charts_of_several_rows_are_lines_and_have_the_axis_of_all_charts() -> None:

@@ -9,9 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpumon.config.keymap import WINDOWS
-from gpumon.findings import conditions
 from gpumon.model.snapshot import GpuStatus
-from gpumon.recording.history import History
 from gpumon.recording.playback.replay import Playing
 from gpumon.text.cells import row_width
 from gpumon.text.charset import substitute
@@ -22,7 +20,8 @@ from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import Timeline, View
 from gpumon.ui.view.key_names import footer_keys
 from tests.build import GIB, NOON, gpu, process, snapshot
-from tests.ui.view.drawing import demo, history_of, lines_of, text_of
+from tests.known import known
+from tests.ui.view.drawing import Live, demo, history_of, lines_of, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from gpumon.config.keymap import ChartWindow
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Gpu, Snapshot
+    from gpumon.recording.history import History
     from gpumon.text.cells import Row
 
 pytestmark = pytest.mark.usefixtures("utc")
@@ -37,10 +37,15 @@ pytestmark = pytest.mark.usefixtures("utc")
 MINUTE, FIVE, HALF_HOUR, ALL = WINDOWS
 VIEW = View(interval=1.0)
 BUSY = gpu(utilization_gpu=97, memory_used=64 * GIB, memory_total=80 * GIB)
+IDLE = replace(BUSY, utilization_gpu=0)
 
 
 def of_index(card: Gpu, index: int) -> Gpu:
     return replace(card, index=index, uuid=f"GPU-{index}")
+
+
+def busy(count: int) -> list[Gpu]:
+    return [of_index(BUSY, index) for index in range(count)]
 
 
 QUIET = [gpu(index=index, utilization_gpu=0, memory_used=0) for index in range(3)]
@@ -60,8 +65,7 @@ def seen(
 ) -> History:
     history = history or history_of()
     for second in range(start, start + seconds):
-        at = NOON + second
-        history.add(snapshot(at, *cards, processes=tuple(listed), processes_at=at))
+        history.add(snapshot(NOON + second, *cards, processes=tuple(listed)))
     return history
 
 
@@ -98,7 +102,7 @@ def boxes(
 def test_all_processes_are_visible_and_charts_have_the_other_rows(
     cards: int, size: tuple[int, int], count: int
 ) -> None:
-    history = seen([of_index(BUSY, index) for index in range(cards)], processes(count), 3)
+    history = seen(busy(cards), processes(count), 3)
     text = lines(history, *size)
     assert len(re.findall(r" 40\d\d ann ", "\n".join(text))) == count
     assert "now" in "\n".join(text), "there are charts, with times"
@@ -114,21 +118,18 @@ def test_charts_keep_their_least_height_where_the_processes_do_not_fit_anyway() 
 
 @pytest.mark.parametrize("cards", [1, 8])
 def test_a_process_that_comes_and_goes_moves_nothing(cards: int) -> None:
-    gpus = [of_index(BUSY, index) for index in range(cards)]
-    history = seen(gpus, processes(12), 90)
-    dashboard, tops = Dashboard(history), []
+    gpus, tops = busy(cards), []
+    screen = Live(VIEW, 200, 50, seen(gpus, processes(12), 90))
     for second in range(90, 150):
-        at = NOON + second
         listed = processes(12 + (second % 10 < 2))
-        now = snapshot(at, *gpus, processes=listed, processes_at=at)
-        history.add(now)
-        parts = dashboard.rows(now, VIEW, 200, 50)
+        screen.see(snapshot(NOON + second, *gpus, processes=listed))
+        parts = screen.draw()
         tops.append(len(parts.gpus) + len(parts.graphs))
     assert len(set(tops)) == 1, "it came in the first of these seconds"
 
 
 def test_short_processes_one_after_the_other_take_the_room_of_one() -> None:
-    history = History(conditions())
+    history = history_of()
     for second in range(100):
         seen([BUSY], processes(1, 4000 + second), 1, history, second)
     assert history.listed_lately(60.0) == 1
@@ -194,7 +195,7 @@ def test_load_while_another_screen_was_drawn_has_a_chart_within_seconds(
 
 
 def test_another_window_is_drawn_at_once() -> None:
-    history = seen([of_index(BUSY, index) for index in range(8)])
+    history = seen(busy(8))
     dashboard, first = Dashboard(history), []
     for window in WINDOWS:
         view = replace(VIEW, window=window)
@@ -278,19 +279,6 @@ def test_where_no_axis_has_times_the_title_names_the_window() -> None:
     assert any(line.endswith(" 5m") for line in text if "⠒ util" in line)
 
 
-def test_a_chart_with_little_past_shows_the_whole_scale_and_says_since_when() -> None:
-    history = seen([BUSY], seconds=30)
-    text = lines(history, 120, 35)
-    axis = next(line for line in text if "-5m" in line)
-    assert [label in axis for label in ("-4m", "-1m", "now")] == [True] * 3
-    assert any("no values before 12:00:00" in line for line in text)
-    top = next(y for y, line in enumerate(text) if "100%┤" in line)
-    charts = [line[6:60] for line in text[top : top + 2]]
-    assert not any(re.search("[⠁-⣿]", chart[:44]) for chart in charts)
-    at_the_end = [re.search("[⠁-⣿]", chart[44:]) for chart in charts]
-    assert any(at_the_end), "thirty seconds at the right end"
-
-
 def test_the_past_has_times_of_day() -> None:
     history = seen([BUSY], seconds=300)
     playing = Playing(NOON + 299, NOON, NOON + 299, False, 1.0, True)
@@ -329,15 +317,13 @@ def test_a_chart_is_drawn_no_more_than_once_a_second(
 
     for draw in (chart_plot.series_rows, chart_plot.share_rows):
         monkeypatch.setattr(chart_plot, draw.__name__, counted(draw))
-    history = seen([of_index(BUSY, index) for index in range(cards)], seconds=100)
-    dashboard = Dashboard(history)
+    screen = Live(replace(VIEW, interval=0.1), 200, 50, seen(busy(cards), seconds=100))
     for window in (MINUTE, HALF_HOUR):
         drawn.clear()
-        view = replace(VIEW, window=window, interval=0.1)
+        screen.change(window=window)
         for tenth in range(100):
-            now = snapshot(NOON + 100 + tenth / 10, *(of_index(BUSY, n) for n in range(cards)))
-            history.add(now)
-            dashboard.rows(now, view, 200, 50)
+            screen.see(snapshot(NOON + 100 + tenth / 10, *busy(cards)))
+            screen.draw()
         # A cell of half an hour is drawn while it passes, after five seconds at most.
         most = 11 if window is MINUTE else 4
         assert max(drawn.count(one) for one in drawn) <= most
@@ -347,26 +333,23 @@ def test_a_chart_is_drawn_no_more_than_once_a_second(
 @pytest.mark.parametrize("size", [(80, 24), (120, 35), (200, 50)])
 @pytest.mark.parametrize("start", [1800, 1809, 1823])
 def test_a_long_chart_shows_what_is_new_within_seconds(start: int, size: tuple[int, int]) -> None:
-    history = seen([BUSY], seconds=start)
-    dashboard, view = Dashboard(history), replace(VIEW, window=HALF_HOUR)
+    screen = Live(replace(VIEW, window=HALF_HOUR), *size, seen([BUSY], seconds=start - 1))
 
-    def drawn() -> list[str]:
-        assert history.latest is not None
-        rows = dashboard.rows(history.latest, view, *size).all()
+    def drawn_at(second: int, card: Gpu) -> list[str]:
+        screen.see(snapshot(NOON + second, card))
+        rows = screen.draw().all()
         return ["".join(part for part, style in row if style == "graph.util") for row in rows]
 
-    before = drawn()
-    idle = replace(BUSY, utilization_gpu=0)
+    before = drawn_at(start - 1, BUSY)
     # Twice five seconds: the mean of the newest value may first change by less than a dot.
     for second in range(12):
-        seen([idle], (), 1, history, start + second)
-        if drawn() != before:
+        if drawn_at(start + second, IDLE) != before:
             return
     pytest.fail("the load has ended and the chart does not show it")
 
 
 def test_a_chart_moves_by_whole_cells_and_its_past_stays() -> None:
-    history = History(conditions())
+    history = history_of()
     before: dict[int, list[float | None]] = {}
     for second in range(2400):
         card = replace(BUSY, utilization_gpu=second * second % 101)
@@ -382,17 +365,13 @@ def test_a_chart_moves_by_whole_cells_and_its_past_stays() -> None:
         ]
         before = kept
         assert values[-2] is not None, "the newest cell is drawn from what there is"
-        assert end.seen is not None
-        late = end.seen % 36 < 18
-        assert (values[-1] is None) is late
+        assert (values[-1] is None) is (known(end.seen) % 36 < 18)
 
 
 def test_a_chart_of_the_past_has_no_values_of_later() -> None:
     history = seen([BUSY], seconds=1810)
-    viewed = history.latest
-    assert viewed is not None
-    idle = replace(BUSY, utilization_gpu=0)
-    seen([idle], (), 30, history, 1810)
+    viewed = known(history.latest)
+    seen([IDLE], (), 30, history, 1810)
     past = history.as_of(viewed)
     end = end_of_chart(past.now, 1800.0, 100)
     values = UTIL.values(past, BUSY, "utilization_gpu", 1800.0, 100, end)
@@ -404,8 +383,7 @@ def test_a_screen_that_stands_still_keeps_its_charts_when_drawn_anew() -> None:
     end = end_of_chart(history.now, 1800.0, 100)
     ask = (BUSY, "utilization_gpu", 1800.0, 100, end)
     before = UTIL.values(history, *ask)
-    idle = replace(BUSY, utilization_gpu=0)
-    seen([idle], (), 100, history, 1820)
+    seen([IDLE], (), 100, history, 1820)
     assert UTIL.values(history, *ask) == before
 
 
@@ -448,12 +426,7 @@ def test_a_value_is_drawn_at_its_place_between_the_labels_of_the_axis(rows: int)
 
 def test_a_cap_that_is_changed_is_drawn_at_once() -> None:
     card = replace(BUSY, power_draw=300.0, power_limit=700.0)
-    history = seen([card])
-    dashboard = Dashboard(history)
-    shown = []
+    screen = Live(VIEW, 120, 35, seen([card]))
     for seconds, limit in ((300.0, 700.0), (300.1, 450.0)):
-        now = snapshot(NOON + seconds, replace(card, power_limit=limit))
-        history.add(now)
-        rows = dashboard.rows(now, VIEW, 120, 35).all()
-        shown.append("".join(text for row in rows for text, _ in row))
-    assert ["450W┤" in text for text in shown] == [False, True]
+        screen.see(snapshot(NOON + seconds, replace(card, power_limit=limit)))
+        assert ("450W┤" in "".join(lines_of(screen.draw().all()))) is (limit == 450.0)

@@ -66,8 +66,16 @@ def rows_of(
     height: int = 38,
     window: ChartWindow = FIVE,
     card: Gpu = CARD,
+    marks: tuple[Event, ...] = MARKS,
+    memo: Memo | None = None,
+    *,
+    is_past: bool = False,
 ) -> list[Row]:
-    return chart_rows(Memo(), card, history, window, recording_of(*MARKS), width, height)
+    return chart_rows(
+        *(memo or Memo(), card, history, window, recording_of(*marks)),
+        *(width, height),
+        is_past=is_past,
+    )
 
 
 def picture(rows: list[Row]) -> str:
@@ -82,7 +90,7 @@ def test_the_charts_look_as_they_did(size: tuple[int, int], snapshot: SnapshotAs
 def test_what_was_not_seen_is_blank_and_zero_is_a_line() -> None:
     history = seen(gap=range(130, 170))
     # Fifty cells of six seconds.
-    lines = lines_of(chart_rows(Memo(), CARD, history, FIVE, recording_of(), 56, 22))
+    lines = lines_of(rows_of(history, 56, 22, marks=()))
     axis = next(y for y, line in enumerate(lines) if line.startswith("    0┼"))
     cells = ["".join(column) for column in zip(*(line[6:] for line in lines[1:axis]), strict=True)]
     gap = [place for place, column in enumerate(cells) if not re.search("[⠁-⣿]", column)]
@@ -173,14 +181,11 @@ def test_marks_stand_at_their_time_on_the_axis_and_the_legend_names_them() -> No
     assert axis.index("-") == 54 * 120 // 300
     assert axis.index("▼") == 54 * 200 // 300
     assert "+ started   - ended   ▼ slowed down" in lines[-1]
-    calm = lines_of(chart_rows(Memo(), CARD, seen(), FIVE, recording_of(), 100, 38))
-    assert "▼" not in calm[-1]
+    assert "▼" not in lines_of(rows_of(seen(), marks=()))[-1]
 
 
 def test_times_of_day_stand_below_their_ticks() -> None:
-    history, recording = seen(), recording_of(*MARKS)
-    rows = chart_rows(Memo(), CARD, history, FIVE, recording, 60, 60, is_past=True)
-    lines = lines_of(rows)
+    lines = lines_of(rows_of(seen(), 60, 60, is_past=True))
     axis = next(y for y, line in enumerate(lines) if line.startswith("    0┼"))
     assert lines[axis + 1].split() == ["12:00", "12:01", "12:02", "12:03", "12:04"]
     assert lines[axis + 1].index("12:03") + 2 == lines[axis].index("┬", 30)
@@ -229,17 +234,15 @@ def test_peak_and_chart_never_contradict_the_newest_value(window: ChartWindow) -
     for second in range(40):
         busy = replace(CARD, utilization_gpu=99 if second == 17 else 10)
         history.add(snapshot(NOON + 300 + second, busy))
-        line = lines_of(chart_rows(charts, busy, history, window, recording_of(), 60, 22))[0]
+        line = lines_of(rows_of(history, 60, 22, window, busy, memo=charts))[0]
         assert int(line.split("peak")[1]) == (99 if second >= 17 else 10)
 
 
 def test_the_newest_values_are_never_those_of_an_older_picture() -> None:
     charts, history = Memo(), seen()
-    chart_rows(charts, CARD, history, HALF_HOUR, recording_of(), 60, 22)
+    rows_of(history, 60, 22, HALF_HOUR, memo=charts)
     newer = replace(CARD, utilization_gpu=77)
-    assert (
-        "77 %" in lines_of(chart_rows(charts, newer, history, HALF_HOUR, recording_of(), 60, 22))[0]
-    )
+    assert "77 %" in lines_of(rows_of(history, 60, 22, HALF_HOUR, newer, memo=charts))[0]
 
 
 @settings(max_examples=40)
@@ -322,18 +325,15 @@ def test_a_chart_with_little_past_is_that_of_the_whole_time() -> None:
 
 
 def test_of_a_card_of_which_nothing_was_seen_nothing_is_drawn() -> None:
-    assert chart_rows(Memo(), CARD, History({}), FIVE, recording_of(), 100, 38) == []
+    assert rows_of(History({})) == []
 
 
 def test_a_chart_that_loses_its_row_of_times_is_drawn_at_once() -> None:
     history, memo = seen(), Memo()
     # One chart is equally high in both, and has the times only in the lower one.
     for room in (17, 37, 17):
-        known, anew = (
-            chart_rows(each, CARD, history, FIVE, recording_of(*MARKS), 60, room)
-            for each in (memo, Memo())
-        )
-        assert picture(known) == picture(anew)
+        kept, anew = (rows_of(history, 60, room, memo=each) for each in (memo, None))
+        assert picture(kept) == picture(anew)
 
 
 def test_a_second_curve_is_converted_and_part_of_the_scale() -> None:
@@ -350,9 +350,6 @@ def test_a_second_curve_is_converted_and_part_of_the_scale() -> None:
 def test_a_cap_that_is_changed_is_drawn_at_once() -> None:
     charts, history = Memo(), seen()
     lowered = replace(CARD, power_limit=450.0)
-    before, after = (
-        picture(chart_rows(charts, card, history, FIVE, recording_of(), 100, 38))
-        for card in (CARD, lowered)
-    )
+    before, after = (picture(rows_of(history, card=it, memo=charts)) for it in (CARD, lowered))
     assert "450W┤" not in before
     assert "450W┤" in after

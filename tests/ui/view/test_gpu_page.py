@@ -13,7 +13,6 @@ from gpumon.findings import conditions
 from gpumon.model.makers import maker_of
 from gpumon.model.processes import (
     GpuProcess,
-    GpuUse,
     HolderScan,
     HoldReason,
     ProcessId,
@@ -60,16 +59,13 @@ def holding(pid: int, memory: int | None, user: str = "ann") -> GpuProcess:
 
 def seen(card: Gpu, *processes: GpuProcess, holders: HolderScan | None = None) -> History:
     """A history in which the card has stood so for a minute."""
-    now = replace(snapshot(NOON, card, processes=processes), holders=holders)
-    times = (NOON + second for second in range(60))
-    return history_of(*(replace(now, time=at, processes_at=at) for at in times))
+    taken = (snapshot(NOON + second, card, processes=processes) for second in range(60))
+    return history_of(*(replace(now, holders=holders) for now in taken))
 
 
 def drawn(card: Gpu, history: History, width: int, height: int, gone: str = "") -> list[Row]:
-    return gpu_rows(
-        *(Memo(), card, history, history.latest, DEFAULT_WINDOW, recording_of()),
-        *(width, height, gone),
-    )
+    about = card, history, history.latest, DEFAULT_WINDOW, recording_of()
+    return gpu_rows(Memo(), *about, width, height, gone)
 
 
 def rows_of(
@@ -124,8 +120,8 @@ def test_each_part_of_the_bar_is_as_long_as_it_is_large() -> None:
 
 def test_memory_of_no_process_is_marked_only_beyond_what_is_normal() -> None:
     def style(history: History, card: Gpu) -> str:
-        row = next(row for row in rows_of(card, history) if any(text == "▚ " for text, _ in row))
-        return next(style for text, style in row if text == "▚ ")
+        fields = [field for row in rows_of(card, history) for field in row]
+        return next(style for text, style in fields if text == "▚ ")
 
     assert style(busy(), CARD) == "state.warning"
     calm = seen(CARD, holding(101, 70 * GIB - 2**28))
@@ -155,10 +151,9 @@ def test_many_processes_share_a_line_after_the_largest() -> None:
 
 
 def test_a_holder_says_what_it_is_and_since_when_it_is_idle() -> None:
-    idle, busy_one = holding(101, 40 * GIB), holding(102, 18 * GIB, "bo")
-    place = Workload(slurm_job="88123")
-    idle = replace(idle, place=place, uses=(with_sm(idle, 0),))
-    busy_one = replace(busy_one, uses=(with_sm(busy_one, 47),))
+    idle = replace(holding(101, 40 * GIB), place=Workload(slurm_job="88123"))
+    busy_one = holding(102, 18 * GIB, "bo")
+    busy_one = replace(busy_one, uses=(replace(busy_one.uses[0], sm=47),))
     lists = [()] * 2 + [(idle, busy_one)] * 28
     history = history_of(
         *(snapshot(NOON + 10 * at, CARD, processes=here) for at, here in enumerate(lists))
@@ -166,11 +161,6 @@ def test_a_holder_says_what_it_is_and_since_when_it_is_idle() -> None:
     text = flat(page(CARD, history))
     assert "ann 101 40.0 GiB idle 4m slurm 88123 python job101.py" in text
     assert "bo 102 18.0 GiB SM 47 % python job102.py" in text
-
-
-def with_sm(one: GpuProcess, sm: int) -> GpuUse:
-    (use,) = one.uses
-    return replace(use, sm=sm)
 
 
 WORKING = replace(
@@ -209,12 +199,10 @@ def test_how_much_of_a_gpu_works_is_told_with_bars_where_they_fit() -> None:
     wide, narrow, least = (
         page(WORKING, history, width).splitlines()[2].strip() for width in (140, 100, 50)
     )
-    assert (
-        narrow == "SMs active 8 %   occupancy 3 %   tensor 0 %   DRAM 61 %   FP32 12 %   FP64 0 %"
-    )
+    assert least == "SMs active 8 %   occupancy 3 %   tensor 0 %"
+    assert narrow == f"{least}   DRAM 61 %   FP32 12 %   FP64 0 %"
     assert "SMs active 8 % ▁" in wide
     assert "DRAM 61 % ▇▇" in wide
-    assert least == "SMs active 8 %   occupancy 3 %   tensor 0 %"
     text = page(CARD, seen(CARD))
     assert "occupancy" not in text.splitlines()[2]
     assert "SM occupancy – not read yet" in flat(text)
@@ -374,12 +362,10 @@ def test_a_page_without_any_snapshot_is_none_the_less_one() -> None:
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_reported_errors_have_their_time_their_meaning_and_what_to_do(width: int) -> None:
-    history = History(conditions())
     reports = ((48, NOON - 3600.0), (31, NOON + 2.0), (999, NOON + 3.0))
-    for second, (number, at) in enumerate(reports):
-        card = replace(CARD, xid=number, xid_at=at)
-        history.add(snapshot(NOON + second, card))
-    text = flat(page(card, history, width)).split("Reported errors ")[1]
+    cards = [replace(CARD, xid=number, xid_at=at) for number, at in reports]
+    history = history_of(*(snapshot(NOON + second, card) for second, card in enumerate(cards)))
+    text = flat(page(cards[-1], history, width)).split("Reported errors ")[1]
     places = [text.index(f"XID {number} ") for number in (999, 31, 48)]
     assert places == sorted(places), "the newest first"
     for words in (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from gpumon.host.process_host import ProcessStatus, Target
@@ -114,50 +115,38 @@ def test_those_who_are_refused_for_one_reason_share_a_line() -> None:
     assert told(report(*readonly)) == ["!  TERM was not sent", "!  gpumon runs with --readonly"]
 
 
-def test_memory_that_stays_is_told_with_the_sum() -> None:
-    none_back = replace(back(40 * GIB), listed=(838,))
-    assert told(report(fate(838), memory=(none_back,))) == [
-        "!  1 of 1 ended, but 30.0 GiB stay on GPU 0: the driver still lists 838, which has ended"
-    ]
-    several = replace(none_back, listed=(1, 2, 3, 4, 5))
-    elsewhere = replace(back(10 * GIB), gpu_uuid="GPU-1", gpu_index=1)
-    lines = told(report(fate(1), memory=(several, elsewhere)))
-    assert " ".join(lines) == (
-        "!  1 of 1 ended, 30.0 GiB came back on GPU 1, but 30.0 GiB stay on GPU 0: the driver "
-        "still lists 1, 2, 3 and 2 more, which have ended"
-    )
-    nobody = report(fate(1), memory=(back(40 * GIB), several))
-    assert told(nobody)[0] == (
-        "!  1 of 1 ended, but 30.0 GiB stay on GPU 0: no process was found that holds them"
-    )
-    assert summary_text(nobody).startswith("1 of 1 ended, but 30.0 GiB stay on GPU 0")
+NONE_BACK = replace(back(40 * GIB), listed=(838,))
+SEVERAL = replace(NONE_BACK, listed=(1, 2, 3, 4, 5))
+STAY = "30.0 GiB stay on GPU 0:"
+STILL_LISTED = "the driver still lists 1, 2, 3 and 2 more, which have ended"
+ALL_BACK = "30.0 GiB came back on GPU 0"
+UNKNOWN_SHARE = "(the share of other processes is not known)"
+ELSEWHERE = replace(back(10 * GIB), gpu_uuid="GPU-1", gpu_index=1)
 
 
-def test_nothing_is_said_to_have_come_back_where_that_is_not_known() -> None:
-    lost = replace(back(0), now=None)
-    assert told(report(fate(1), memory=(lost,))) == [
-        "!  1 of 1 ended, whether memory came back on GPU 0 is not known"
-    ]
-    assert told(report(fate(1), memory=(back(10 * GIB, others=None),))) == [
-        (
-            "✓  1 of 1 ended, GPU 0 has 30.0 GiB less in use (the share of other processes is not "
-            "known)"
-        )
-    ]
+@pytest.mark.parametrize(
+    ("memory", "sign", "said"),
+    [
+        ([NONE_BACK], "!", f"but {STAY} the driver still lists 838, which has ended"),
+        ([SEVERAL, ELSEWHERE], "!", f"30.0 GiB came back on GPU 1, but {STAY} {STILL_LISTED}"),
+        ([back(40 * GIB)], "!", f"but {STAY} no process was found that holds them"),
+        # Nothing is said to have come back where that is not known.
+        ([replace(back(0), now=None)], "!", "whether memory came back on GPU 0 is not known"),
+        ([back(10 * GIB, others=None)], "✓", f"GPU 0 has 30.0 GiB less in use {UNKNOWN_SHARE}"),
+        ([back(14 * GIB, 4 * GIB)], "✓", f"{ALL_BACK} (others took 4.0 GiB meanwhile)"),
+        ([back(2 * GIB, -8 * GIB)], "✓", f"{ALL_BACK} (others gave back 8.0 GiB meanwhile)"),
+        ([back(10 * GIB, 1024)], "✓", ALL_BACK),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_became_of_the_memory_is_told_with_the_sum(
+    memory: list[MemoryReclaimed], sign: str, said: str
+) -> None:
+    ended = report(fate(1), memory=tuple(memory))
+    assert " ".join(told(ended)) == f"{sign}  1 of 1 ended, {said}"
+    assert summary_text(ended) == f"1 of 1 ended, {said}"
 
 
 def test_more_than_there_was_cannot_stay() -> None:
     """Somebody whom no list names has taken memory: how much of it is whose is not known."""
     assert back(50 * GIB).missing == 30 * GIB
-
-
-def test_what_others_did_meanwhile_is_said() -> None:
-    assert told(report(fate(1), memory=(back(14 * GIB, 4 * GIB),))) == [
-        "✓  1 of 1 ended, 30.0 GiB came back on GPU 0 (others took 4.0 GiB meanwhile)"
-    ]
-    assert told(report(fate(1), memory=(back(2 * GIB, -8 * GIB),))) == [
-        "✓  1 of 1 ended, 30.0 GiB came back on GPU 0 (others gave back 8.0 GiB meanwhile)"
-    ]
-    assert told(report(fate(1), memory=(back(10 * GIB, 1024),))) == [
-        "✓  1 of 1 ended, 30.0 GiB came back on GPU 0"
-    ]

@@ -28,6 +28,7 @@ from gpumon.ui.view.process_details import HIDDEN
 from gpumon.ui.view.process_page import job_rows, process_rows, state_words
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.export.hostile import texts
+from tests.known import known
 from tests.ui.view.drawing import flat, history_of, lines_of, text_of
 
 WIDTHS = (200, 140, 100, 80, 60)
@@ -129,30 +130,6 @@ def line(text: str, beginning: str) -> str:
     return next(one.strip() for one in text.splitlines() if one.strip().startswith(beginning))
 
 
-@pytest.mark.parametrize(
-    ("memory", "shown"),
-    [
-        (
-            CgroupMemory("/job_91", 61 * GIB, 64 * GIB),
-            "61.0 of 64.0 GiB host memory, with cached files",
-        ),
-        (
-            CgroupMemory("/job_91", 61 * GIB, None),
-            "61.0 GiB, no limit host memory, with cached files",
-        ),
-        (None, None),
-    ],
-)
-def test_the_memory_of_its_cgroup_against_the_limit_is_shown_where_it_is_known(
-    memory: CgroupMemory | None, shown: str | None
-) -> None:
-    text = page(replace(chen(), cgroup_memory=memory), details())
-    if shown is None:
-        assert "cgroup memory" not in text
-    else:
-        assert flat(line(text, "cgroup memory")) == f"cgroup memory {shown}"
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_row_is_whole_and_everything_is_told_at_every_width(width: int) -> None:
     text = flat(page(chen(), details(), width))
@@ -199,13 +176,6 @@ def test_the_first_screen_of_a_small_terminal_says_whose_what_where_and_whether_
         assert words in top, words
 
 
-def test_what_it_has_of_each_card_is_told_apart_and_together() -> None:
-    text = page(chen())
-    assert "40.0 GiB   SM  90 %" in line(text, "GPU 2")
-    assert "34.0 GiB   SM  70 %" in line(text, "GPU 5")
-    assert "74.0 GiB" in line(text, "together")
-
-
 VLLM = InferenceServer(
     "vllm", "Qwen/Qwen2.5-14B", 41200, 7, "--gpu-memory-utilization", memory_value="0.30"
 )
@@ -229,48 +199,91 @@ def test_a_server_has_its_setting_and_what_it_reports(width: int) -> None:
     assert "serves" not in text, "the model that its command line names"
 
 
-def test_what_a_server_does_not_report_has_its_reason() -> None:
-    shown = page(served(ServerLoad(problem="it needs a key")))
-    assert "not known: it needs a key" in line(shown, "requests")
-    assert "KV cache" not in shown
-    assert "requests not known gpumon queries only your own servers" in flat(page(served(None)))
-    silent = served(None, replace(VLLM, engine="ray"))
-    assert "requests Ray Serve does not report them" in flat(page(silent))
-    ollama = served(ServerLoad(models=("qwen3:8b",)), InferenceServer("ollama", None, 41200, 5))
-    assert "requests Ollama does not report them" in flat(page(ollama))
-    assert "serves qwen3:8b" in flat(page(ollama))
-    partly = page(served(ServerLoad(running=2, models=("lora-a", "lora-b"))))
-    assert "2 running, – waiting  – finished a second" in line(partly, "requests")
-    assert "–" in line(partly, "KV cache")
-    assert "lora-a, lora-b" in line(partly, "serves")
-    assert "Server" not in page(chen())
+UNREAD = "Its environment, working directory and open files are readable by dora and root only."
+UNREADABLE = details(environment=None, cwd=None, devices=None, unreadable=(UNREAD,))
+BARE = details(place=None)
+NO_GPUS = details(place=None, environment=(("CUDA_VISIBLE_DEVICES", ""),))
+BY_UUID = details(environment=(("CUDA_VISIBLE_DEVICES", "GPU-5"),))
+PARTLY = served(ServerLoad(running=2, models=("lora-a", "lora-b")))
+OLLAMA = served(ServerLoad(models=("qwen3:8b",)), InferenceServer("ollama", None, 41200, 5))
+UNSET = replace(VLLM, memory_value=None)
+CGROUP, UNLIMITED = (CgroupMemory("/job_91", 61 * GIB, most) for most in (64 * GIB, None))
+CACHED = "host memory, with cached files"
 
 
 @pytest.mark.parametrize(
-    ("server", "told"),
+    ("shown", "found", "words"),
     [
-        (replace(VLLM, memory_value=None), "not set: 0.9"),
+        (chen(), None, "GPU 2 40.0 GiB SM 90 %"),
+        (chen(), None, "GPU 5 34.0 GiB SM 70 %"),
+        (chen(), None, "together 74.0 GiB"),
+        (chen(), None, "directory being looked up"),
+        (chen(), UNREADABLE, "directory –"),
+        (chen(), UNREADABLE, "CUDA_VISIBLE_DEVICES – its environment was not read"),
+        (chen(), UNREADABLE, "holds open – its open files were not read"),
+        (chen(cgroup_memory=CGROUP), None, f"cgroup memory 61.0 of 64.0 GiB {CACHED}"),
+        (chen(cgroup_memory=UNLIMITED), None, f"cgroup memory 61.0 GiB, no limit {CACHED}"),
+        (chen(), BARE, "which means cuda:0 is GPU 2, cuda:1 is GPU 5"),
+        (chen(), BARE, "CUDA_DEVICE_ORDER not set"),
+        (chen(), NO_GPUS, "CUDA_VISIBLE_DEVICES empty"),
+        (chen(), NO_GPUS, "which means no GPU"),
+        # Indices of another container are not taken for the machine's.
+        (chen(), details(), "which means numbers of GPUs inside its container"),
+        (chen(), BY_UUID, "which means cuda:0 is GPU 5"),
         (
-            replace(VLLM, memory_value=None, has_config_file=True),
-            "not set, unless in its configuration file",
+            chen(place=None),
+            details(place=Workload()),
+            "where no container, Slurm job, notebook or tmux",
+        ),
+        (chen(place=None), BARE, "where –"),
+        (served(ServerLoad(problem="it needs a key")), None, "requests not known: it needs a key"),
+        (served(None), None, "requests not known gpumon queries only your own servers"),
+        (
+            served(None, replace(VLLM, engine="ray")),
+            None,
+            "requests Ray Serve does not report them",
+        ),
+        (OLLAMA, None, "requests Ollama does not report them"),
+        (OLLAMA, None, "serves qwen3:8b"),
+        (PARTLY, None, "requests 2 running, – waiting – finished a second"),
+        (PARTLY, None, "KV cache –"),
+        (PARTLY, None, "serves lora-a, lora-b"),
+        (served(LOAD, UNSET), None, "memory --gpu-memory-utilization not set: 0.9"),
+        (
+            served(LOAD, replace(UNSET, has_config_file=True)),
+            None,
+            "memory --gpu-memory-utilization not set, unless in its configuration file",
         ),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_setting_that_is_not_set_is_said_to_have_its_default(
-    server: InferenceServer, told: str
+def test_a_line_says_what_is_known_or_why_it_is_not(
+    shown: GpuProcess, found: Details | None, words: str
 ) -> None:
-    shown = line(page(served(LOAD, server)), "memory  ")
-    assert "--gpu-memory-utilization" in shown
-    assert told in shown
-    no_setting = page(served(LOAD, InferenceServer("ollama", "llama3")))
-    assert not re.search("^ *memory ", no_setting, re.MULTILINE)
+    lines = map(flat, page(shown, found).splitlines())
+    assert words in {line[: len(words)] for line in lines}
+
+
+@pytest.mark.parametrize(
+    ("shown", "absent"),
+    [
+        (chen(), "cgroup memory"),
+        (chen(), "Server"),
+        (chen(), "Environment"),
+        (served(ServerLoad(problem="it needs a key")), "KV cache"),
+        (served(LOAD, InferenceServer("ollama", "llama3")), "memory"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_has_no_meaning_has_no_line(shown: GpuProcess, absent: str) -> None:
+    lines = page(shown).splitlines()
+    assert [line for line in lines if line.strip().startswith(f"{absent} ")] == []
 
 
 def test_the_page_of_a_job_has_its_server_once() -> None:
-    gpus = [gpu(index=index) for index in range(8)]
     engines = [replace(served(load), id=ProcessId(pid, 9)) for pid, load in ((1, None), (2, LOAD))]
     (job,) = jobs(engines)
-    text = flat(" ".join(map(text_of, job_rows(job, "", gpus, RowContext(NOON), 100))))
+    text = flat(" ".join(map(text_of, job_rows(job, "", [gpu()], RowContext(NOON), 100))))
     assert text.count("server vLLM process 41200") == 1
     assert text.count("KV cache 98 % in use") == 1
 
@@ -280,12 +293,8 @@ def test_the_family_stands_outermost_first_and_each_under_its_parent() -> None:
     lines = text.split("Family")[1].split("Environment")[0].splitlines()[1:]
     told = [row for row in lines if row.strip()]
     assert [row.split()[0] for row in told] == ["1", "812", "41233", "41240", "41250", "41241"]
-    indents = [
-        row.index(word)
-        for row, word in zip(
-            told, ("init", "tmux:", "python", "loader-a", "grandchild", "loader-b"), strict=True
-        )
-    ]
+    words = ("init", "tmux:", "python", "loader-a", "grandchild", "loader-b")
+    indents = [row.index(word) for row, word in zip(told, words, strict=True)]
     assert [indent - indents[0] for indent in indents] == [0, 2, 4, 6, 8, 6]
 
 
@@ -298,11 +307,8 @@ def test_a_large_family_is_cut_and_says_by_how_much() -> None:
 
 
 def test_parents_that_name_each_other_end_the_chain() -> None:
-    family = (
-        RelatedProcess(CHEN, 7, 1, 1, "python", COMMAND),
-        relative(7, 8, "a"),
-        relative(8, 7, "b"),
-    )
+    one = RelatedProcess(CHEN, 7, 1, 1, "python", COMMAND)
+    family = (one, relative(7, 8, "a"), relative(8, 7, "b"))
     assert "41233" in page(chen(), details(family=family))
 
 
@@ -317,21 +323,13 @@ def test_secrets_are_hidden_until_they_are_asked_for() -> None:
 
 
 def test_what_could_not_be_read_says_why() -> None:
-    why = "Its environment, working directory and open files are readable by dora and root only."
-    unread = details(environment=None, cwd=None, devices=None, unreadable=(why,))
-    text = page(chen(), unread)
-    assert why in text.split("Environment")[0]
-    assert why in text.split("Environment")[1]
-    assert line(text, "directory").split()[1] == "–"
-    assert "its environment was not read" in line(text, "CUDA_VISIBLE_DEVICES")
-    assert "its open files were not read" in line(text, "holds open")
+    summary, environment = page(chen(), UNREADABLE).split("Environment")
+    assert UNREAD in summary
+    assert UNREAD in environment
 
 
 def test_before_the_look_is_done_the_page_says_what_the_snapshot_knows() -> None:
-    text = page(chen())
-    assert "being looked up" in line(text, "directory")
-    assert "Environment" not in text
-    assert "job 88123" in text
+    assert "job 88123" in page(chen())
 
 
 def test_a_process_of_another_name_space_has_only_what_the_driver_tells() -> None:
@@ -367,40 +365,10 @@ def test_the_state_is_told_in_words(state: str | None, channel: str | None, word
     assert state_words(state, channel) == words
 
 
-def test_the_cards_that_cuda_shows_are_named() -> None:
-    bare = details(place=None)
-    text = page(chen(), bare)
-    assert "cuda:0 is GPU 2, cuda:1 is GPU 5" in line(text, "which means")
-    assert "not set" in line(text, "CUDA_DEVICE_ORDER")
-    empty = details(place=None, environment=(("CUDA_VISIBLE_DEVICES", ""),))
-    text = page(chen(), empty)
-    assert "empty" in line(text, "CUDA_VISIBLE_DEVICES")
-    assert "no GPU" in line(text, "which means")
-
-
-def test_indices_of_another_container_are_not_taken_for_the_machines() -> None:
-    text = page(chen(), details())
-    assert "inside its container" in line(text, "which means")
-    by_uuid = details(environment=(("CUDA_VISIBLE_DEVICES", "GPU-5"),))
-    assert "cuda:0 is GPU 5" in line(page(chen(), by_uuid), "which means")
-
-
-def test_no_place_is_said_and_an_unknown_one_is_a_dash() -> None:
-    nowhere = page(chen(place=None), details(place=Workload()))
-    assert "no container, Slurm job, notebook or tmux" in line(nowhere, "where")
-    unknown = page(chen(place=None), details(place=None))
-    assert line(unknown, "where").split() == ["where", "–"]
-
-
 def test_the_charts_say_peak_and_growth_and_how_much_was_seen() -> None:
-    history = history_of(
-        *(
-            at(second, replace(process(pid=7, memory_used=GIB + second * 2**25)))
-            for second in range(120)
-        )
-    )
-    assert history.latest is not None
-    text = page(history.latest.processes[0], history=history)
+    growing = (process(pid=7, memory_used=GIB + second * 2**25) for second in range(120))
+    history = history_of(*(at(second, one) for second, one in enumerate(growing)))
+    text = page(known(history.latest).processes[0], history=history)
     assert "The last 5 minutes, seen for 1m" in text
     assert "peak 4.7 GiB, grows" in text
     assert re.search(r"[⠉⠒⠤⣀]", text)
@@ -408,12 +376,9 @@ def test_the_charts_say_peak_and_growth_and_how_much_was_seen() -> None:
 
 
 def test_the_charts_of_a_server_are_there_once_it_reports_something() -> None:
-    rates = [0.0] * 60 + [600.0] * 60
-    history = history_of(
-        *(at(second, served(replace(LOAD, tokens=rate))) for second, rate in enumerate(rates))
-    )
-    assert history.latest is not None
-    text = page(history.latest.processes[0], history=history)
+    loads = [replace(LOAD, tokens=0.0)] * 60 + [replace(LOAD, tokens=600.0)] * 60
+    history = history_of(*(at(second, served(load)) for second, load in enumerate(loads)))
+    text = page(known(history.latest).processes[0], history=history)
     assert line(text, "tokens/s").split()[1] == "600"
     assert "peak 600, mean 300" in text
     assert line(text, "waiting").split()[1] == "1"

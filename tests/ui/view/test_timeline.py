@@ -19,6 +19,7 @@ from gpumon.text.formatting import cell_width
 from gpumon.ui.view import timeline
 from gpumon.ui.view.dashboard_view import Timeline
 from tests.build import NOON
+from tests.known import known
 from tests.ui.view.drawing import text_of
 
 if TYPE_CHECKING:
@@ -75,9 +76,7 @@ def time_at(x: int, playing: Playing, width: int, marks: Sequence[Event] = ()) -
 def bar_of(row: Row) -> str:
     """What stands between the two times at the ends of the bar."""
     end = r"(?:\d\d:\d\d|\d\d-\d\d)"
-    found = re.search(rf"{end} (\S+) {end} ", text_of(row))
-    assert found is not None
-    return found[1]
+    return known(re.search(rf"{end} (\S+) {end} ", text_of(row)))[1]
 
 
 def event_row(playing: Playing, marks: Sequence[Event], width: int) -> Row:
@@ -179,40 +178,56 @@ def test_it_is_as_wide_as_it_should_be_whatever_is_on_the_tape(
         assert all(character.isprintable() for character in text_of(row))
 
 
+def rewound(seconds: float) -> dict[str, object]:
+    """So long before the newest sample of many hours."""
+    first, last = NOON - 9 * HOUR, NOON + 11 * HOUR
+    return {"position": last - seconds, "first": first, "last": last}
+
+
+YESTERDAY = {"position": NOON - 15 * HOUR, "first": NOON - 20 * HOUR}
+READ = {"position": NOON, "read_until": NOON + 900}
+
+
 @pytest.mark.parametrize(
-    ("seconds", "ago"),
+    ("width", "live", "changes", "words"),
     [
-        (0.2, "0s ago"),
-        (42, "42s ago"),
-        (750, "12m 30s ago"),
-        (3605, "1h 00m ago"),
-        (40_000, "11h 06m ago"),
+        # How long before now, as precisely as there is room for.
+        (100, True, rewound(0.2), " 0s ago "),
+        (100, True, rewound(42), " 42s ago "),
+        (100, True, rewound(750), " 12m 30s ago "),
+        (60, True, rewound(750), " 12m ago "),
+        (100, True, rewound(3605), " 1h 00m ago "),
+        (60, True, rewound(3605), " 1h ago "),
+        (100, True, rewound(40_000), " 11h 06m ago "),
+        # A date where it is not today's, and in a replay.
+        (100, True, YESTERDAY, "11-13 21:00:00"),
+        (100, True, {}, "^(?!.*11-14)"),
+        (100, False, {}, "2023-11-14 12:28:20"),
+        # Whether and how fast it is played.
+        (100, False, {}, "^ *❚❚ paused "),
+        (100, False, {"playing": True, "speed": 1000.0}, "^ *▶ 1000x "),
+        (100, False, {"playing": True, "speed": 0.1}, r"^ *▶ 0\.1x "),
+        (100, False, {"playing": True, "at_end": True}, "^ *▶ at end "),
+        (100, False, {"at_end": True}, "^ *❚❚ paused "),
+        # The ends of the bar where there is room for them.
+        (100, True, {}, r" begins 12:00 ·+┃·+ 13:00 \(End: now\) "),
+        (100, False, {}, r" begins 12:00 ·+┃·+ 13:00 \(End\) "),
+        (100, False, {"first": NOON - 3 * 86400}, r" begins 11-11 ·+┃·* 11-14 \(End\) "),
+        (60, False, {}, r" 2023-11-14 12:28:20 +12:00 ·+┃·+ 13:00 "),
+        (60, True, {}, r" 12:28:20 31m ago +12:00 ·+┃·+ 13:00 "),
+        (44, True, {}, "^(?!.*12:00)"),
+        # The line goes as far as the log has been read.
+        (100, False, READ, r" 12:00 ┃·+ +13:00 "),
+        (100, False, {**READ, "read_until": -math.inf}, r" 12:00 ┃ +13:00 "),
     ],
+    ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_a_rewound_moment_is_told_from_now(seconds: float, ago: str) -> None:
-    last = NOON + 11 * HOUR
-    playing = replace(PLAYING, position=last - seconds, first=NOON - 9 * HOUR, last=last)
-    assert f" {ago} " in text_of(timeline_row(playing, (), 100, live=True))
-    short = f"{ago.split(maxsplit=1)[0]} ago"
-    assert f" {short} " in text_of(timeline_row(playing, (), 60, live=True))
-
-
-def test_a_date_stands_where_it_is_not_todays() -> None:
-    yesterday = replace(PLAYING, position=NOON - 15 * HOUR, first=NOON - 20 * HOUR)
-    assert "11-13 21:00:00" in text_of(timeline_row(yesterday, (), 100, live=True))
-    assert "11-14" not in text_of(timeline_row(PLAYING, (), 100, live=True))
-    assert "2023-11-14 12:28:20" in text_of(timeline_row(PLAYING, (), 100, live=False))
-
-
-def test_it_says_whether_and_how_fast_it_is_played() -> None:
-    def state(**changes: object) -> str:
-        return text_of(timeline_row(replace(PLAYING, **changes), (), 100, live=False))[:11].strip()
-
-    assert state() == "❚❚ paused"
-    assert state(playing=True, speed=1000.0) == "▶ 1000x"
-    assert state(playing=True, speed=0.1) == "▶ 0.1x"
-    assert state(playing=True, at_end=True) == "▶ at end"
-    assert state(at_end=True) == "❚❚ paused"
+def test_the_row_says_which_moment_it_is_and_of_what(
+    width: int, live: bool, changes: dict[str, object], words: str
+) -> None:
+    assert re.search(
+        words, text_of(timeline_row(replace(PLAYING, **changes), (), width, live=live))
+    )
 
 
 @pytest.mark.parametrize("width", [60, 100, 200])
@@ -274,31 +289,9 @@ def test_who_came_and_went_is_shown_where_that_is_rare() -> None:
     assert row.count("+") == len(busy[::8])
 
 
-def test_the_ends_of_the_bar_are_written_where_there_is_room() -> None:
-    def ends(width: int, first: float = NOON) -> tuple[str, str]:
-        playing = replace(PLAYING, first=first)
-        rewound = timeline_row(playing, (), width, live=True)
-        return text_of(rewound), text_of(timeline_row(playing, (), width, live=False))
-
-    rewound, replayed = ends(100)
-    assert re.search(r" begins 12:00 ·+┃·+ 13:00 \(End: now\) ", rewound)
-    assert re.search(r" begins 12:00 ·+┃·+ 13:00 \(End\) ", replayed)
-    assert re.search(r" begins 11-11 ·+┃·* 11-14 \(End\) ", ends(100, NOON - 3 * 86400)[1])
-    assert re.search(r" 2023-11-14 12:28:20 +12:00 ·+┃·+ 13:00 ", ends(60)[1])
-    assert re.search(r" 12:28:20 31m ago +12:00 ·+┃·+ 13:00 ", ends(60)[0]), "both are times"
-    assert "12:00" not in ends(44)[0]
-
-
 def test_what_lies_beyond_the_ends_of_the_tape_is_not_shown() -> None:
     beyond = [mark(-1, EventKind.ERROR), mark(HOUR + 1, EventKind.ERROR)]
     assert "✖" not in text_of(timeline_row(PLAYING, beyond, 100, live=True))
-
-
-def test_the_line_goes_as_far_as_the_log_has_been_read() -> None:
-    playing = replace(PLAYING, position=NOON, read_until=NOON + 900)
-    assert re.search(r" 12:00 ┃·+ +13:00 ", text_of(timeline_row(playing, (), 100, live=False)))
-    nothing = replace(playing, read_until=-math.inf)
-    assert re.search(r" 12:00 ┃ +13:00 ", text_of(timeline_row(nothing, (), 100, live=False)))
 
 
 def test_the_cursor_keeps_the_mark_that_is_under_it() -> None:
@@ -351,8 +344,7 @@ def test_what_a_cell_stands_for_is_in_that_cell(
     cells = [x for x in range(width) if time_at(x, playing, width, marks) is not None]
     assert cells == list(range(cells[0], cells[-1] + 1))
     for x in cells:
-        moment = time_at(x, playing, width, marks)
-        assert moment is not None
+        moment = known(time_at(x, playing, width, marks))
         assert playing.first <= moment <= playing.last
         row = timeline_row(replace(playing, position=moment), marks, width, live=True)
         at = next(i for i, style in enumerate(_styles(row)) if style == "cursor")
@@ -373,8 +365,6 @@ def test_a_click_on_a_mark_goes_to_what_happened() -> None:
 def test_the_ends_of_the_bar_are_the_ends_of_the_tape_and_beside_it_is_no_moment() -> None:
     row = text_of(timeline_row(PLAYING, (), 100, live=True))
     first, last = row.index("·"), row.rindex("·")
-    assert time_at(first, PLAYING, 100) == PLAYING.first
-    assert time_at(last, PLAYING, 100) == PLAYING.last
-    assert time_at(first - 1, PLAYING, 100) is None
-    assert time_at(last + 1, PLAYING, 100) is None
+    times = [time_at(x, PLAYING, 100) for x in (first - 1, first, last, last + 1)]
+    assert times == [None, PLAYING.first, PLAYING.last, None]
     assert time_at(0, PLAYING, 20) is None

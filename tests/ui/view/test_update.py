@@ -54,26 +54,30 @@ def with_argument(change: Callable[..., View | tuple[View, str]], *arguments: ob
 
 
 KEYS: dict[str, Key] = {
-    **{f"{step:+} line": with_argument(dashboard_view.move, step) for step in (-1, 1)},
-    **{f"{step:+} page": with_argument(dashboard_view.page, step) for step in (-1, 1)},
-    **{f"edge {end:+}": with_argument(dashboard_view.move_to_end, end) for end in (-1, 1)},
-    **{f"aside {step:+}": with_argument(dashboard_view.fold_or_scroll, step) for step in (-1, 1)},
+    "up": with_argument(dashboard_view.move, -1),
+    "down": with_argument(dashboard_view.move, 1),
+    "pageup": with_argument(dashboard_view.page, -1),
+    "pagedown": with_argument(dashboard_view.page, 1),
+    "home": with_argument(dashboard_view.move_to_end, -1),
+    "end": with_argument(dashboard_view.move_to_end, 1),
+    "left": with_argument(dashboard_view.fold_or_scroll, -1),
+    "right": with_argument(dashboard_view.fold_or_scroll, 1),
     **{f"cards {step:+}": with_argument(dashboard_view.scroll_gpus, step) for step in (-1, 3)},
     **{f"wheel {step:+}": with_argument(scrolled, step) for step in (-3, 3)},
     **{one.value: with_argument(dashboard_view.switch_listing, one.value) for one in Listing},
     **{f"sort {one.key}": with_argument(list_view.sort, one.key) for one in PROCESS_COLUMNS},
     **{f"sort {step:+}": with_argument(list_view.sort_step, step) for step in (-1, 1)},
-    "side": dashboard_view.change_side,
-    "only gpu": dashboard_view.toggle_only_gpu,
-    "only user": lambda view, layout: dashboard_view.toggle_only_user(view, layout, layout.shown),
+    "tab": dashboard_view.change_side,
+    "d": dashboard_view.toggle_only_gpu,
+    "f": lambda view, layout: dashboard_view.toggle_only_user(view, layout, layout.shown),
     "kind": dashboard_view.cycle_kind,
     "reverse": list_view.reverse,
-    "tag": dashboard_view.tag,
+    "space": dashboard_view.tag,
     "tag all": dashboard_view.tag_all,
     "graph": dashboard_view.show_next_graph,
     "cost": dashboard_view.show_cost,
-    "release": lambda view, _: dashboard_view.clear_choice(view),
-    "mine": lambda view, _: dashboard_view.toggle_mine(view, "ann"),
+    "escape": lambda view, _: dashboard_view.clear_choice(view),
+    "m": lambda view, _: dashboard_view.toggle_mine(view, "ann"),
     "pause": lambda view, _: replace(view, paused=not view.paused),
     "host": lambda view, _: replace(view, host_strip=not view.host_strip),
 }
@@ -150,7 +154,7 @@ def test_escape_clears_one_thing_after_the_other() -> None:
 def test_the_same_key_again_takes_back_what_it_did() -> None:
     layout = dashboard_of(course()[0]).layout
     view = layout.view
-    for key in ("tree", "users", "jobs", "side", "tag all", "mine", "cost"):
+    for key in ("tree", "users", "jobs", "tab", "tag all", "m", "cost"):
         once = KEYS[key](view, layout)
         assert isinstance(once, View)
         assert once != view

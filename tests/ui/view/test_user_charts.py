@@ -15,7 +15,7 @@ from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.process_table import Listing
 from tests.build import GIB, NOON, gpu, process, snapshot
-from tests.ui.view.drawing import text_of
+from tests.ui.view.drawing import history_of, text_of
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
@@ -32,14 +32,12 @@ BO_CHOSEN = replace(USERS, cursor="user:bo")
 
 def seen(seconds: int = 600, more: int = 0) -> tuple[History, list[Snapshot]]:
     """Ann is on two GPUs; Bo comes after 60 s and is idle at once."""
-    history = History(conditions())
-    others = [replace(BO, id=process(4100 + n).id) for n in range(more)]
-    shown: list[Snapshot] = []
-    for second in range(0, seconds, 5):
-        here = (ANN,) if second < 60 else (ANN, BO, *others)
-        shown.append(snapshot(NOON + second, *CARDS, processes=here, processes_at=NOON + second))
-        history.add(shown[-1])
-    return history, shown
+    everybody = (ANN, BO, *(replace(BO, id=process(4100 + n).id) for n in range(more)))
+    shown = [
+        snapshot(NOON + second, *CARDS, processes=everybody[: 1 if second < 60 else None])
+        for second in range(0, seconds, 5)
+    ]
+    return history_of(*shown), shown
 
 
 def below(
@@ -77,7 +75,7 @@ def test_without_a_cursor_the_first_user_is_shown() -> None:
 def test_the_table_comes_first_and_little_room_has_lines_in_place_of_charts() -> None:
     history, shown = seen()
     crowd = tuple(process(5000 + number, user=f"user{number}") for number in range(12))
-    now = snapshot(NOON + 600, *CARDS, processes=(ANN, BO, *crowd), processes_at=NOON + 600)
+    now = snapshot(NOON + 600, *CARDS, processes=(ANN, BO, *crowd))
     history.add(now)
     for height in range(15, 61):
         rows = Dashboard(history).rows(now, BO_CHOSEN, 100, height).processes

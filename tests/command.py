@@ -12,10 +12,11 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 from gpumon.cli import main
+from tests import fork_server
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 
@@ -36,14 +37,33 @@ def run_here(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(arguments, status, *texts)
 
 
+def run_gpumon(
+    *arguments: str, env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run gpumon as a process of its own, forked from one that has imported it."""
+    return fork_server.run([*GPUMON, *arguments], env, cwd, timeout=PATIENCE)
+
+
+def configured(home: Path, text: str) -> Path:
+    """Write the configuration of somebody whose ``XDG_CONFIG_HOME`` this is; returns the file."""
+    path = home / "gpumon" / "config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
 def run_program(
     command: Sequence[str | Path],
     env: Mapping[str, str] | None = None,
     *,
     cwd: Path | str | None = None,
     check: bool = False,
+    before: Callable[[], object] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program that has nothing to read to its end, as a process of its own."""
+    """Run a program that has nothing to read to its end, as a process of its own.
+
+    ``before`` is called in that process before the program starts.
+    """
     return subprocess.run(
         command,
         env=env,
@@ -53,6 +73,7 @@ def run_program(
         text=True,
         timeout=PATIENCE,
         check=check,
+        preexec_fn=before,
     )
 
 

@@ -15,6 +15,7 @@ import threading
 import time
 from importlib import metadata
 from pathlib import Path
+from subprocess import DEVNULL, PIPE
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,11 +28,11 @@ from gpumon.cli.parser import Formatter, make_parser
 from gpumon.makers.source import SourceError
 from gpumon.sampling.gpu_sampler import take_one
 from gpumon.ui.session import SnapshotBuffer
-from tests import fork_server
 from tests.build import NOON
 from tests.build import snapshot as build_snapshot
-from tests.command import GPUMON, run_here, run_program
+from tests.command import GPUMON, run_gpumon, run_here, run_program
 from tests.driver import Driver, Owner, h100
+from tests.known import known
 from tests.nvml_source import NvmlSource
 from tests.report.logs import write_log
 from tests.screen import PATIENCE, Screen
@@ -46,9 +47,7 @@ def gpumon(
     *arguments: str, env: Mapping[str, str] = os.environ
 ) -> subprocess.CompletedProcess[str]:
     """Run gpumon where nothing is a terminal, and where help is 80 columns wide."""
-    return fork_server.run(
-        [*GPUMON, *arguments], {**env, "COLUMNS": "80", "NO_COLOR": "1"}, timeout=PATIENCE
-    )
+    return run_gpumon(*arguments, env={**env, "COLUMNS": "80", "NO_COLOR": "1"})
 
 
 @pytest.fixture
@@ -120,12 +119,11 @@ def test_the_versions_of_all_that_a_bug_report_needs_are_a_line_each(driver: Dri
     # A driver that hangs answers nothing, and need not be asked.
     driver.system.hang("nvmlInit_v2")
     driver.cards[0].hang()
-    done = fork_server.run([*GPUMON, "--version"], driver.env(), timeout=PATIENCE)
+    done = run_gpumon("--version", env=driver.env())
     assert (done.returncode, done.stderr) == (0, "")
-    ours, python, textual, nvidia = done.stdout.splitlines()
-    assert ours == f"gpumon {__version__}"
-    assert python == f"Python {platform.python_version()}"
-    assert textual == f"Textual {metadata.version('textual')}"
+    *ours, nvidia = done.stdout.splitlines()
+    python, textual = platform.python_version(), metadata.version("textual")
+    assert ours == [f"gpumon {__version__}", f"Python {python}", f"Textual {textual}"]
     assert nvidia.startswith("NVIDIA driver 570.124.06")
 
 
@@ -246,39 +244,32 @@ def test_a_terminal_that_cannot_move_its_cursor_is_told_what_to_use(set_term: li
 # Drivers that cannot be used
 
 NOT_LOADED, LIBRARY_NOT_FOUND, NO_PERMISSION, MISMATCH = 9, 12, 4, 18
+WORDS = {
+    NOT_LOADED: "driver is not loaded",
+    LIBRARY_NOT_FOUND: r"libnvidia-ml\.so\.1 was not found",
+    NO_PERMISSION: "no permission",
+    MISMATCH: "version",
+}
 
 
-@pytest.mark.parametrize(
-    ("code", "words"),
-    [
-        (NOT_LOADED, "driver is not loaded"),
-        (LIBRARY_NOT_FOUND, r"libnvidia-ml\.so\.1 was not found"),
-        (NO_PERMISSION, "no permission"),
-        (MISMATCH, "version"),
-    ],
-)
-def test_no_driver_is_one_sentence_and_a_way_to_look_around(
-    driver: Driver, code: int, words: str
-) -> None:
+@pytest.mark.parametrize("code", WORDS)
+def test_no_driver_is_one_sentence_and_a_way_to_look_around(driver: Driver, code: int) -> None:
     driver.fail_init(code)
     done = gpumon(env=driver.env())
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(r"gpumon: [^\n]+ gpumon --demo\n", done.stderr)
-    assert re.search(words, done.stderr)
+    assert re.search(WORDS[code], done.stderr)
 
 
 @pytest.mark.parametrize(
     "line",
-    [
-        *("snapshot --format json", "log", "select", "run -- true", "wait", "topo"),
-        "end 4711 --yes",
-    ],
+    ["snapshot --format json", "log", "select", "run -- true", "wait", "topo", "end 4711 --yes"],
 )
 def test_no_driver_is_that_sentence_for_every_command(
     driver: Driver, line: str, tmp_path: Path
 ) -> None:
     driver.fail_init(NOT_LOADED)
-    done = fork_server.run([*GPUMON, *line.split()], driver.env(), cwd=tmp_path, timeout=PATIENCE)
+    done = run_gpumon(*line.split(), env=driver.env(), cwd=tmp_path)
     assert (done.returncode, done.stdout) == (1, "")
     assert re.fullmatch(r"gpumon: [^\n]+not loaded[^\n]+ gpumon --demo\n", done.stderr)
     assert list(tmp_path.iterdir()) == []
@@ -312,10 +303,8 @@ def test_a_machine_without_the_gpus_asked_for_names_those_it_has(
 def test_a_user_who_has_no_process_is_said_to_have_none() -> None:
     done = gpumon("snapshot", "--demo", "--user", "nobodyhere")
     assert "0 of 18 processes · of nobodyhere, who has none ─" in done.stdout
-    assert (done.returncode, done.stderr) == (
-        0,
-        "gpumon: nobodyhere has no process on these GPUs\n",
-    )
+    said = "gpumon: nobodyhere has no process on these GPUs\n"
+    assert (done.returncode, done.stderr) == (0, said)
 
 
 def test_a_theme_that_is_not_there_is_refused_where_output_is_no_terminal_too() -> None:
@@ -358,9 +347,8 @@ def test_a_hung_call_does_not_keep_the_program_from_ending(driver: Driver) -> No
 def test_control_c_ends_a_snapshot_that_hangs(driver: Driver) -> None:
     # The call before the one that hangs is counted when it comes back: then the wait has begun.
     driver.system.hang("nvmlSystemGetDriverVersion")
-    program = subprocess.Popen(
-        [*GPUMON, "snapshot"], env=driver.env(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    command = [*GPUMON, "snapshot"]
+    program = subprocess.Popen(command, env=driver.env(), stdout=PIPE, stderr=PIPE)
     try:
         deadline = time.monotonic() + PATIENCE
         while "nvmlInit_v2" not in driver.calls():
@@ -435,32 +423,16 @@ def no_reader() -> Iterator[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "arguments",
+    "line",
     [
-        ["--demo"],
-        ["snapshot", "--demo"],
-        ["snapshot", "--demo", "--format", "json"],
-        ["snapshot", "--demo", "--format", "csv"],
-        ["snapshot", "--demo", "--format", "prometheus"],
-        ["select", "--demo"],
-        ["--help"],
-        ["--version"],
-        ["select", "--help"],
-        ["run", "--help"],
-        ["config", "show"],
-        ["completion", "bash"],
-        ["theme", "list"],
+        *("--demo", "snapshot --demo", "select --demo", "--help", "--version", "select --help"),
+        *(f"snapshot --demo --format {form}" for form in ("json", "csv", "prometheus")),
+        *("run --help", "config show", "completion bash", "theme list"),
     ],
-    ids=" ".join,
 )
-def test_a_reader_who_has_gone_is_no_error(arguments: list[str], no_reader: int) -> None:
-    done = subprocess.run(
-        [*GPUMON, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=no_reader,
-        stderr=subprocess.PIPE,
-        check=False,
-    )
+def test_a_reader_who_has_gone_is_no_error(line: str, no_reader: int) -> None:
+    command = [*GPUMON, *line.split()]
+    done = subprocess.run(command, stdin=DEVNULL, stdout=no_reader, stderr=PIPE, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
 
 
@@ -480,14 +452,10 @@ def test_a_message_that_cannot_be_written_leaves_the_exit_status(
 ) -> None:
     with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
         for stderr in (no_reader, full):
-            done = subprocess.run(
-                [*GPUMON, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=stderr,
-                check=False,
+            program = subprocess.Popen(
+                [*GPUMON, *arguments], stdin=DEVNULL, stdout=DEVNULL, stderr=stderr
             )
-            assert done.returncode == status
+            assert program.wait(PATIENCE) == status
 
 
 def test_a_reader_may_stop_after_the_first_line() -> None:
@@ -540,8 +508,7 @@ def test_help_is_as_wide_as_everybody_elses(monkeypatch: pytest.MonkeyPatch, tol
     "line", [[], ["-n", "0.1"], ["--interval", "5"], ["-n", "1000."], ["-n", ".5"]], ids=" ".join
 )
 def test_what_is_read_without_argparse_is_what_argparse_reads(line: list[str]) -> None:
-    read = DashboardCommand().read_plainly(line)
-    assert read is not None
+    read = known(DashboardCommand().read_plainly(line))
     assert vars(read) == vars(make_parser().parse_args(line))
 
 

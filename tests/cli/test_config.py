@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.alerts import alert
 from gpumon.cli.config import template
-from tests.command import GPUMON, run_program
+from tests.command import GPUMON, configured, run_program
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -29,13 +29,6 @@ def gpumon(*arguments: str, home: Path, **variables: str) -> subprocess.Complete
         check=False,
         umask=0o022,
     )
-
-
-def write(home: Path, text: str) -> Path:
-    path = home / "gpumon" / "config.toml"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
 
 
 def test_the_path_is_told_alone(tmp_path: Path) -> None:
@@ -61,10 +54,8 @@ def test_a_first_file_is_written_once(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     done = gpumon("config", "init", home=tmp_path / "file")
-    assert done.returncode == 1
-    assert done.stderr == (
-        f"gpumon: cannot write {tmp_path}/file/gpumon/config.toml: Not a directory.\n"
-    )
+    said = f"gpumon: cannot write {tmp_path}/file/gpumon/config.toml: Not a directory.\n"
+    assert (done.returncode, done.stderr) == (1, said)
 
 
 def test_no_half_a_file_is_left_where_the_disk_is_full(tmp_path: Path) -> None:
@@ -80,10 +71,10 @@ def test_a_check_says_what_is_wrong_and_fails_then(tmp_path: Path) -> None:
     done = gpumon("config", "check", home=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "does not exist: the defaults apply." in done.stdout
-    path = write(tmp_path, "interval = 1\n")
+    path = configured(tmp_path, "interval = 1\n")
     done = gpumon("config", "check", home=tmp_path)
     assert (done.returncode, done.stdout) == (0, f"{path} is valid.\n")
-    write(tmp_path, "intervall = 1\ntheme = 5\n")
+    configured(tmp_path, "intervall = 1\ntheme = 5\n")
     done = gpumon("config", "check", home=tmp_path, GPUMON_READONLY="perhaps")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
@@ -94,12 +85,10 @@ def test_a_check_says_what_is_wrong_and_fails_then(tmp_path: Path) -> None:
 
 
 def test_a_check_looks_for_the_theme(tmp_path: Path) -> None:
-    path = write(tmp_path, 'interval = 1\ntheme = "ambre"\n')
+    path = configured(tmp_path, 'interval = 1\ntheme = "ambre"\n')
     done = gpumon("config", "check", home=tmp_path)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        f"gpumon: {path}, line 2: there is no theme 'ambre'; the nearest is 'amber'.\n"
-    )
+    said = f"gpumon: {path}, line 2: there is no theme 'ambre'; the nearest is 'amber'.\n"
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
     mine = path.parent / "themes" / "mine.toml"
     mine.parent.mkdir()
     mine.write_text("base = 3\n", encoding="utf-8")
@@ -110,7 +99,7 @@ def test_a_check_looks_for_the_theme(tmp_path: Path) -> None:
 
 
 def test_what_holds_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
-    write(tmp_path, "interval = 2\n[keys]\nend = '$'\n")
+    configured(tmp_path, "interval = 2\n[keys]\nend = '$'\n")
     done = gpumon("config", "show", home=tmp_path, GPUMON_UNITS="GB")
     assert (done.returncode, done.stderr) == (0, "")
     origins = {
@@ -123,7 +112,7 @@ def test_what_holds_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
 
 
 def test_a_name_in_another_alphabet_than_the_terminals_is_no_crash(tmp_path: Path) -> None:
-    write(tmp_path, 'theme = "夜"\n')
+    configured(tmp_path, 'theme = "夜"\n')
     done = gpumon("config", "show", home=tmp_path, PYTHONIOENCODING="latin-1")
     assert done.returncode == 0
     assert 'theme = "?"' in done.stdout
@@ -134,5 +123,6 @@ def test_neither_imports_textual_nor_the_library_for_completion(tmp_path: Path) 
         "import sys\nfrom gpumon.cli import main\nmain(['config', 'show'])\n"
         "assert not {'textual', 'shtab', 'pynvml'} & set(sys.modules)"
     )
-    env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
-    subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True)
+    run_program(
+        [sys.executable, "-c", code], {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}, check=True
+    )

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests import fork_server, lives
-from tests.command import GPUMON
+from tests.command import GPUMON, run_here
 from tests.driver import GIB, Driver, Owner, buried, h100, owners
+from tests.known import known
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
@@ -68,16 +69,27 @@ def trainings(machine: Machine, count: int = 1, **how: Any) -> Iterator[list[int
         yield pids
 
 
+@pytest.fixture
+def pid(machine: Machine) -> Iterator[int]:
+    """A process on the second card."""
+    with trainings(machine) as (number,):
+        yield number
+
+
+@pytest.fixture
+def screen(machine: Machine, pid: int) -> Iterator[Screen]:
+    """A terminal in which it is to be ended."""
+    with Screen([*END, str(pid)], machine.env, 100, 20) as shown:
+        yield shown
+
+
 def lives_on(pid: int) -> bool:
     relative = lives.look(pid)
     return relative is not None and relative.state != "Z"
 
 
 def start_of(pid: int) -> int:
-    relative = lives.look(pid)
-    assert relative is not None
-    assert relative.id.start_time is not None
-    return relative.id.start_time
+    return known(known(lives.look(pid)).id.start_time)
 
 
 def test_it_ends_the_process_and_says_what_came_back(machine: Machine) -> None:
@@ -91,45 +103,42 @@ def test_it_ends_the_process_and_says_what_came_back(machine: Machine) -> None:
         assert machine.logged[1][2].startswith("ended after")
 
 
-def test_a_terminal_shows_whom_and_asks(machine: Machine) -> None:
-    with trainings(machine) as (pid,):
-        with Screen([*END, str(pid)], machine.env, 100, 20) as screen:
-            screen.wait_for(rf"{pid}:{start_of(pid)} +\S+ +1 +10\.0  python train\.py --lr 3e-4")
-            screen.wait_for(r"TERM would reach 1 process, which holds 10\.0 GiB on GPU 1\.")
-            screen.wait_for(r"Send TERM to 1 process\? \[y/N\]")
-            assert lives_on(pid)
-            screen.press("y\r", r"1 of 1 ended, 10\.0 GiB came back on GPU 1")
-            assert screen.wait_end() == 0
-        assert not lives_on(pid)
+def test_a_terminal_shows_whom_and_asks(screen: Screen, pid: int) -> None:
+    screen.wait_for(rf"{pid}:{start_of(pid)} +\S+ +1 +10\.0  python train\.py --lr 3e-4")
+    screen.wait_for(r"TERM would reach 1 process, which holds 10\.0 GiB on GPU 1\.")
+    screen.wait_for(r"Send TERM to 1 process\? \[y/N\]")
+    assert lives_on(pid)
+    screen.press("y\r", r"1 of 1 ended, 10\.0 GiB came back on GPU 1")
+    assert screen.wait_end() == 0
+    assert not lives_on(pid)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("answer", ["\r", "n\r", "yes please\r", "\x04"])
-def test_any_other_answer_sends_nothing(machine: Machine, answer: str) -> None:
-    with trainings(machine) as (pid,), Screen([*END, str(pid)], machine.env, 100, 20) as screen:
-        screen.wait_for(r"\[y/N\]")
-        screen.press(answer, "gpumon: TERM was not sent")
-        assert screen.wait_end() == 1
-        assert lives_on(pid)
-        assert not machine.logged
+def test_any_other_answer_sends_nothing(
+    machine: Machine, screen: Screen, pid: int, answer: str
+) -> None:
+    screen.wait_for(r"\[y/N\]")
+    screen.press(answer, "gpumon: TERM was not sent")
+    assert screen.wait_end() == 1
+    assert lives_on(pid)
+    assert not machine.logged
 
 
-def test_what_was_typed_before_the_question_is_no_answer(machine: Machine) -> None:
-    with trainings(machine) as (pid,), Screen([*END, str(pid)], machine.env, 100, 20) as screen:
-        screen.send(b"y\ry\r")
-        screen.wait_for(r"\[y/N\]")
-        assert lives_on(pid)
-        screen.type("\r")
-        assert screen.wait_end() == 1
-        assert lives_on(pid)
-
-
-def test_ctrl_c_at_the_question_sends_nothing(machine: Machine) -> None:
-    with trainings(machine) as (pid,), Screen([*END, str(pid)], machine.env, 100, 20) as screen:
-        screen.wait_for(r"\[y/N\]")
-        screen.type("\x03")
-        assert screen.wait_end() == 130
-        assert lives_on(pid)
+@pytest.mark.parametrize(
+    ("before", "then", "status"),
+    [(b"y\ry\r", "\r", 1), (b"", "\x03", 130)],
+    ids=["Enter", "Ctrl+C"],
+)
+def test_what_was_typed_before_the_question_is_no_answer_and_ctrl_c_sends_nothing(
+    screen: Screen, pid: int, before: bytes, then: str, status: int
+) -> None:
+    screen.send(before)
+    screen.wait_for(r"\[y/N\]")
+    assert lives_on(pid)
+    screen.type(then)
+    assert screen.wait_end() == status
+    assert lives_on(pid)
 
 
 SWITCHES = """
@@ -147,27 +156,21 @@ def test_a_process_that_started_another_program_meanwhile_gets_nothing(
     machine.holds(process.pid)
     with Screen([*END, str(process.pid)], machine.env, 100, 20) as screen:
         screen.wait_for(r"\[y/N\]")
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-        lives.until(lambda: name_of(process.pid) == "sleep", "the other program")
+        stdin = known(process.stdin)
+        stdin.write("\n")
+        stdin.flush()
+        lives.until(lambda: known(lives.look(process.pid)).name == "sleep", "the other program")
         screen.type("y\r")
         screen.wait_for(f"{process.pid} has started another program meanwhile, so nothing was sent")
         assert screen.wait_end() == 1
     assert process.poll() is None
 
 
-def name_of(pid: int) -> str | None:
-    relative = lives.look(pid)
-    return None if relative is None else relative.name
-
-
-def test_without_a_terminal_nobody_can_be_asked(machine: Machine) -> None:
-    with trainings(machine) as (pid,):
-        done = machine.end(pid)
-        assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith("gpumon: there is no terminal to ask on: --yes sends")
-        assert lives_on(pid)
+def test_without_a_terminal_nobody_can_be_asked(machine: Machine, pid: int) -> None:
+    done = machine.end(pid)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("gpumon: there is no terminal to ask on: --yes sends")
+    assert lives_on(pid)
 
 
 def test_a_dry_run_names_whom_it_would_reach_and_sends_nothing(machine: Machine) -> None:
@@ -185,14 +188,13 @@ def test_a_dry_run_names_whom_it_would_reach_and_sends_nothing(machine: Machine)
         assert not machine.logged
 
 
-def test_a_dry_run_says_what_is_not_permitted(machine: Machine) -> None:
-    with trainings(machine) as (pid,):
-        # What gpumon was started from is protected: here, this test.
-        machine.holds(pid, os.getpid())
-        done = machine.end(pid, os.getpid(), "--dry-run")
-        assert done.returncode == 1
-        assert f"gpumon was started from {os.getpid()}:" in done.stdout
-        assert "TERM would reach 1 process of 2, which holds 10.0 GiB on GPU 1." in done.stdout
+def test_a_dry_run_says_what_is_not_permitted(machine: Machine, pid: int) -> None:
+    # What gpumon was started from is protected: here, this test.
+    machine.holds(pid, os.getpid())
+    done = machine.end(pid, os.getpid(), "--dry-run")
+    assert done.returncode == 1
+    assert f"gpumon was started from {os.getpid()}:" in done.stdout
+    assert "TERM would reach 1 process of 2, which holds 10.0 GiB on GPU 1." in done.stdout
 
 
 @pytest.mark.slow
@@ -220,28 +222,24 @@ def test_another_users_process_is_not_permitted(machine: Machine, family: Family
     assert (told["outcome"], told["reason"]) == ("refused", "not_permitted")
 
 
-def test_readonly_sends_nothing(machine: Machine) -> None:
-    with trainings(machine) as (pid,):
-        done = machine.end(pid, "--yes", command=[*GPUMON, "--readonly", "end"])
-        assert done.returncode == 1
-        assert "gpumon runs with --readonly: it sends no signal" in done.stdout
-        machine.env["GPUMON_READONLY"] = "true"
-        assert machine.end(pid, "--yes").returncode == 1
-        assert lives_on(pid)
+def test_readonly_sends_nothing(machine: Machine, pid: int) -> None:
+    done = machine.end(pid, "--yes", command=[*GPUMON, "--readonly", "end"])
+    assert done.returncode == 1
+    assert "gpumon runs with --readonly: it sends no signal" in done.stdout
+    machine.env["GPUMON_READONLY"] = "true"
+    assert machine.end(pid, "--yes").returncode == 1
+    assert lives_on(pid)
 
 
 def test_a_process_on_no_gpu_is_refused_and_then_nobody_gets_a_signal(
-    machine: Machine, family: Family
+    machine: Machine, pid: int, family: Family
 ) -> None:
     bystander = family.sleeper()
-    with trainings(machine) as (pid,):
-        done = machine.end(pid, bystander.pid, "--yes")
-        assert (done.returncode, done.stdout) == (1, "")
-        assert done.stderr == (
-            f"gpumon: {bystander.pid} is on no GPU: to end it anyway, use kill.\n"
-        )
-        assert lives_on(pid)
-        assert bystander.poll() is None
+    done = machine.end(pid, bystander.pid, "--yes")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (f"gpumon: {bystander.pid} is on no GPU: to end it anyway, use kill.\n")
+    assert lives_on(pid)
+    assert bystander.poll() is None
 
 
 def test_a_launcher_is_ended_only_if_its_start_is_named(machine: Machine, family: Family) -> None:
@@ -261,16 +259,15 @@ def test_a_launcher_is_ended_only_if_its_start_is_named(machine: Machine, family
     assert done.stdout.startswith("2 of 2 ended, 10.0 GiB came back on GPU 1")
 
 
-def test_a_reused_number_gets_nothing(machine: Machine) -> None:
-    with trainings(machine) as (pid,):
-        before = start_of(pid) - 1
-        done = machine.end(f"{pid}:{before}", "--yes")
-        assert done.returncode == 1
-        assert done.stderr == (
-            f"gpumon: {pid} is another process now; the one that started at {before} has ended.\n"
-        )
-        assert lives_on(pid)
-        assert machine.end(f"{pid}:{start_of(pid)}", "--yes").returncode == 0
+def test_a_reused_number_gets_nothing(machine: Machine, pid: int) -> None:
+    before = start_of(pid) - 1
+    done = machine.end(f"{pid}:{before}", "--yes")
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"gpumon: {pid} is another process now; the one that started at {before} has ended.\n"
+    )
+    assert lives_on(pid)
+    assert machine.end(f"{pid}:{start_of(pid)}", "--yes").returncode == 0
 
 
 def test_what_ignores_term_is_told_and_kill_ends_it(machine: Machine) -> None:
@@ -282,22 +279,16 @@ def test_what_ignores_term_is_told_and_kill_ends_it(machine: Machine) -> None:
         )
         assert lives_on(pid)
         done = machine.end(pid, "--yes", "--signal", "sigkill")
-        assert (done.returncode, done.stdout.splitlines()[0]) == (
-            0,
-            "1 of 1 ended, 10.0 GiB came back on GPU 1",
-        )
+        assert done.returncode == 0
+        assert done.stdout.startswith("1 of 1 ended, 10.0 GiB came back on GPU 1\n")
 
 
-def test_a_program_reads_who_it_was_and_what_became_of_them(machine: Machine) -> None:
-    with trainings(machine) as (pid,):
-        start = start_of(pid)
-        planned = json.loads(machine.end(pid, "--dry-run", "--format", "json").stdout)
-        done = json.loads(machine.end(pid, "--yes", "--format", "json").stdout)
-    assert (planned["schema"], planned["dry_run"], planned["signal"]) == (
-        "gpumon.end/1",
-        True,
-        "TERM",
-    )
+def test_a_program_reads_who_it_was_and_what_became_of_them(machine: Machine, pid: int) -> None:
+    start = start_of(pid)
+    planned = json.loads(machine.end(pid, "--dry-run", "--format", "json").stdout)
+    done = json.loads(machine.end(pid, "--yes", "--format", "json").stdout)
+    plan = [planned[key] for key in ("schema", "dry_run", "signal")]
+    assert plan == ["gpumon.end/1", True, "TERM"]
     assert planned["processes"][0]["outcome"] == "would_send"
     (process,) = done["processes"]
     assert process["seconds"] >= 0
@@ -350,18 +341,12 @@ def test_ctrl_c_while_it_waits_tells_what_is_known(machine: Machine) -> None:
             screen.wait_for("TERM sent")
             screen.press("\x03", f"{pid} has not ended")
             assert screen.wait_end() == 130
-        assert [entry[1:] for entry in machine.logged] == [
-            ("TERM", "sent"),
-            ("TERM", "still there"),
-        ]
+        logged = [entry[1:] for entry in machine.logged]
+        assert logged == [("TERM", "sent"), ("TERM", "still there")]
 
 
 def test_the_demo_has_processes_to_end() -> None:
-    listed = subprocess.run(
-        [*GPUMON, "snapshot", "--demo", "--format", "json", "--user", "ann"],
-        capture_output=True,
-        check=True,
-    )
+    listed = run_here("snapshot", "--demo", "--format", "json", "--user", "ann")
     pid = json.loads(listed.stdout)["processes"][0]["pid"]
     done = fork_server.run([*END, "--demo", str(pid), "--dry-run"])
     assert f"{pid}:" in done.stdout

@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from tests import fork_server
+from tests.command import run_gpumon
 from tests.driver import Driver, h100
 from tests.exporter.exporting import exporting, run_exporter, wait_until
 from tests.lives import signal_another_thread
@@ -29,23 +29,15 @@ def test_a_port_that_is_taken_is_a_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = run_exporter("--demo", "--listen", f"127.0.0.1:{port}")
-    assert done.returncode == 2
-    assert done.stderr == (
-        f"gpumon: cannot listen at 127.0.0.1:{port}: Address already in use; choose another"
-        " address or port with --listen\n"
-    )
+    said = f"gpumon: cannot listen at 127.0.0.1:{port}: Address already in use; choose another"
+    assert (done.returncode, done.stderr) == (2, f"{said} address or port with --listen\n")
 
 
 def test_a_gpu_that_is_not_there_is_a_sentence() -> None:
     with Driver([h100()]) as driver:
-        done = fork_server.run(
-            [sys.executable, "-m", "gpumon", "--gpus", "7", "exporter", "--listen", "127.0.0.1:0"],
-            driver.env(),
-        )
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == (
-        "gpumon: There is no GPU 7. This machine has only GPU 0."
-    )
+        done = run_gpumon("--gpus", "7", "exporter", "--listen", "127.0.0.1:0", env=driver.env())
+    said = "gpumon: There is no GPU 7. This machine has only GPU 0."
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, said)
 
 
 def test_only_the_chosen_gpus_are_told() -> None:
@@ -57,16 +49,12 @@ def test_only_the_chosen_gpus_are_told() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("listen", "number"),
-    [
-        ("127.0.0.1:0", signal.SIGTERM),
-        ("localhost:0", signal.SIGINT),
-        ("127.5.5.5:0", signal.SIGHUP),
-    ],
+    [("127.0.0.1", signal.SIGTERM), ("localhost", signal.SIGINT), ("127.5.5.5", signal.SIGHUP)],
 )
 def test_on_loopback_there_is_no_warning_and_a_signal_ends_it_in_good_order(
     listen: str, number: signal.Signals
 ) -> None:
-    with exporting("--demo", "--listen", listen) as exporter:
+    with exporting("--demo", "--listen", f"{listen}:0") as exporter:
         assert exporter.end(number) == 0
         assert re.fullmatch(r"gpumon: serving \S+, a sample every 5 s\n", exporter.said)
 

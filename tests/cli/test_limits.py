@@ -14,7 +14,9 @@ import pytest
 
 from gpumon.makers.demo import DemoSource
 from gpumon.sampling.gpu_sampler import take_one
+from tests.command import run_program
 from tests.driver import Driver, Owner, h100
+from tests.known import known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,9 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 
-LIMIT = "0.3s"
-BOUND = 40.0
-"""Seconds: a command that its limit does not bound takes longer, on a loaded machine too."""
+LIMIT, ME = "0.3s", str(os.getpid())
 
 IMPATIENT = """
 import sys
@@ -49,20 +49,12 @@ CLIENTS = {
 def run(
     folder: Path, *words: str, env: Mapping[str, str] = os.environ
 ) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", IMPATIENT, *words],
-        env={**env, "XDG_CONFIG_HOME": str(folder)},
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=BOUND,
-        check=False,
-    )
+    """Run a command that ends sooner than ``PATIENCE`` only if its limit bounds it."""
+    environment = {**env, "XDG_CONFIG_HOME": str(folder)}
+    return run_program([sys.executable, "-c", IMPATIENT, *words], environment, cwd=folder)
 
 
-def client(folder: Path, body: str) -> str:
-    path = folder / "client"
+def script(path: Path, body: str) -> str:
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
     return shlex.quote(str(path))
@@ -70,7 +62,7 @@ def client(folder: Path, body: str) -> str:
 
 @pytest.mark.parametrize("silence", CLIENTS)
 def test_a_log_of_hosts_that_do_not_answer_ends(silence: str, tmp_path: Path) -> None:
-    ssh = client(tmp_path, CLIENTS[silence])
+    ssh = script(tmp_path / "client", CLIENTS[silence])
     done = run(tmp_path, "log", "run.csv", "--for", LIMIT, "--hosts", "box", "--ssh", ssh)
     assert (done.returncode, done.stdout) == (1, "")
     assert "box was never logged: " in done.stderr
@@ -84,7 +76,7 @@ def test_a_log_of_hosts_that_do_not_answer_ends(silence: str, tmp_path: Path) ->
 def test_a_host_that_does_not_answer_is_waited_for_until_the_timeout(
     command: list[str], silence: str, tmp_path: Path
 ) -> None:
-    ssh = client(tmp_path, CLIENTS[silence])
+    ssh = script(tmp_path / "client", CLIENTS[silence])
     done = run(tmp_path, *command, "--timeout", LIMIT, "--hosts", "box", "--ssh", ssh)
     assert (done.returncode, done.stdout) == (1, "")
     # It may have been seen to refuse before.
@@ -99,24 +91,26 @@ exec sh -c "$last"
 """
 
 
+THERE = """
+[ "$1" = remote ] && exec sleep 3600
+for each in "{folder}"/sample*; do cat "$each"; sleep 0.1; done
+exec sleep 3600
+"""
+
+
 def test_a_host_whose_processes_do_not_answer_is_waited_for_until_the_timeout(
     tmp_path: Path,
 ) -> None:
-    ssh = client(tmp_path, HALF_SILENT.format(folder=tmp_path))
+    ssh = script(tmp_path / "client", HALF_SILENT.format(folder=tmp_path))
     with subprocess.Popen(
         [sys.executable, "-m", "gpumon", "--demo", "stream", "-n", "0.1"], stdout=subprocess.PIPE
     ) as stream:
-        assert stream.stdout is not None
         for number in range(SAMPLES):
             # Samples are flushed one by one; where their bytes are cut does not matter.
-            (tmp_path / f"sample{number}").write_bytes(os.read(stream.stdout.fileno(), 2**16))
+            data = os.read(known(stream.stdout).fileno(), 2**16)
+            (tmp_path / f"sample{number}").write_bytes(data)
         stream.terminate()
-    there = tmp_path / "gpumon"
-    there.write_text(
-        '#!/bin/sh\n[ "$1" = remote ] && exec sleep 3600\n'
-        f'for each in "{tmp_path}"/sample*; do cat "$each"; sleep 0.1; done\nexec sleep 3600\n'
-    )
-    there.chmod(0o755)
+    script(tmp_path / "gpumon", THERE.format(folder=tmp_path))
     pid = take_one(DemoSource()).processes[0].id.pid
     named = ["--hosts", "box", "--ssh", ssh, "--timeout", "2s"]
     done = run(tmp_path, "end", str(pid), "--yes", *named)
@@ -154,14 +148,10 @@ def hung() -> Iterator[Driver]:
     [
         (["log", "run.csv", "--for", LIMIT], 1, "nothing was logged"),
         (["wait", "--timeout", LIMIT], 124, "gave up after "),
-        (["wait", "--pid", str(os.getpid()), "--timeout", LIMIT], 124, "gave up after "),
+        (["wait", "--pid", ME, "--timeout", LIMIT], 124, "gave up after "),
         (["run", f"--wait={LIMIT}", "--", "true"], 124, "gave up waiting after 0"),
         # The signal would end this test.
-        (
-            ["end", str(os.getpid()), "--dry-run", "--timeout", LIMIT],
-            1,
-            "The driver has not answered for [0-4]s",
-        ),
+        (["end", ME, "--dry-run", "--timeout", LIMIT], 1, "The driver has not answered for [0-4]s"),
     ],
     ids=["log", "wait", "wait --pid", "run", "end"],
 )

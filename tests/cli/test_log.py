@@ -19,9 +19,8 @@ from gpumon.recording.csv.csv_log import CsvLog
 from gpumon.recording.recorder import LogStatus
 from gpumon.text.formatting import cell_width
 from gpumon.text.status_line import StatusLine
-from tests import fork_server
 from tests.build import NOON, gpu, process, snapshot
-from tests.command import run_program
+from tests.command import run_gpumon, run_program
 from tests.recording.csv.command import logging, rows, run_log, wait_until
 from tests.screen import PATIENCE
 
@@ -35,9 +34,7 @@ FULL = replace(GOES, lost=12, trouble="run.csv is not written: the disk is full.
 def test_options_before_the_command_count_too(tmp_path: Path) -> None:
     path = tmp_path / "run.csv"
     before = ["--demo", "--gpus", "1-2", "--user", "ann", "-n", "0.1"]
-    done = fork_server.run(
-        [sys.executable, "-m", "gpumon", *before, "log", str(path), "--for", "0.5"], os.environ
-    )
+    done = run_gpumon(*before, "log", str(path), "--for", "0.5")
     assert done.returncode == 0
     assert "a sample every 0.1 s" in done.stderr
     assert {row["index"] for row in rows(path)} == {"1", "2"}

@@ -12,7 +12,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,10 +25,8 @@ from gpumon.cli.dashboard import DashboardCommand
 from gpumon.cli.machine_options import FleetOptions
 from gpumon.cli.option_groups import OptionGroup
 from gpumon.cli.parser import make_parser
-from tests import fork_server
-from tests.command import run_here
+from tests.command import configured, run_gpumon, run_here
 from tests.driver import Driver, Owner, h100
-from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -302,12 +299,7 @@ def driver() -> Iterator[Driver]:
 
 
 def run(driver: Driver, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return fork_server.run(
-        [sys.executable, "-m", "gpumon", *words],
-        {**driver.env(), "XDG_CONFIG_HOME": str(folder)},
-        cwd=folder,
-        timeout=PATIENCE,
-    )
+    return run_gpumon(*words, env={**driver.env(), "XDG_CONFIG_HOME": str(folder)}, cwd=folder)
 
 
 READING = {
@@ -375,9 +367,7 @@ def test_prometheus_is_asked(command: str, before: bool, driver: Driver, tmp_pat
 def test_prometheus_of_the_configuration_ends_no_process_here(
     words: list[str], driver: Driver, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "gpumon"
-    folder.mkdir()
-    (folder / "config.toml").write_text('[prometheus]\nurl = "http://127.0.0.1:9"\n')
+    configured(tmp_path, '[prometheus]\nurl = "http://127.0.0.1:9"\n')
     with subprocess.Popen(["sleep", "3600"]) as victim:
         driver.cards[0].processes = [Owner(victim.pid, memory=2**30)]
         try:

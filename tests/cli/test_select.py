@@ -7,7 +7,6 @@ import math
 import os
 import re
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING
 
@@ -16,9 +15,9 @@ import pytest
 from gpumon.model.time_shift import TimeShift
 from gpumon.recording.archive import Archive
 from gpumon.scheduling.locks import Locks
-from tests import fork_server
-from tests.command import run_program
+from tests.command import GPUMON, configured, run_gpumon, run_program
 from tests.driver import GIB, Driver, Owner, h100, h100_mig, owners, rtx4090
+from tests.known import known
 from tests.lives import NEEDS_ALL_PIDS
 from tests.recording.archive.archives import archived
 from tests.recording.csv.command import logging, wait_for_samples, wait_until
@@ -27,8 +26,6 @@ from tests.screen import PATIENCE
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
-
-SELECT = [sys.executable, "-m", "gpumon", "select"]
 
 
 @pytest.fixture
@@ -52,7 +49,7 @@ def driver(locks: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
 def select(
     driver: Driver, *arguments: str, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    return fork_server.run([*SELECT, *arguments], {**driver.env(), **(env or {})}, timeout=PATIENCE)
+    return run_gpumon("select", *arguments, env={**driver.env(), **(env or {})})
 
 
 def printed(driver: Driver, *arguments: str, env: Mapping[str, str] | None = None) -> str:
@@ -135,11 +132,8 @@ def test_an_allocation_is_respected(driver: Driver) -> None:
 @pytest.mark.slow
 def test_what_is_reserved_is_not_chosen(driver: Driver, locks: str) -> None:
     small, large = driver.cards[1].uuid, driver.cards[2].uuid
-    job = subprocess.Popen(
-        [sys.executable, "-m", "gpumon", "run", "--gpus", "1", "--", "sleep", "60"],
-        env=driver.env(),
-        stderr=subprocess.DEVNULL,
-    )
+    command = [*GPUMON, "run", "--gpus", "1", "--", "sleep", "60"]
+    job = subprocess.Popen(command, env=driver.env(), stderr=subprocess.DEVNULL)
     try:
         seen = Locks(locks, os.environ)
         wait_until(lambda: bool(seen.holders([small])), "it is reserved")
@@ -171,18 +165,10 @@ def test_cards_are_watched_or_a_log_tells_how_they_were(driver: Driver, tmp_path
 
 @pytest.mark.slow
 def test_a_history_that_goes_on_says_how_the_gpus_were(driver: Driver, tmp_path: Path) -> None:
-    config = tmp_path / "config/gpumon/config.toml"
-    config.parent.mkdir(parents=True)
-    config.write_text(f'[history]\nfolder = "{tmp_path / "now"}"\n')
-    subprocess.run(
-        [sys.executable, "-m", "gpumon", "log", "--local", "-n", "0.1", "--for", "3s"],
-        env={**driver.env(), "XDG_CONFIG_HOME": str(tmp_path / "config")},
-        capture_output=True,
-        timeout=PATIENCE,
-        check=True,
-    )
-    sample = Archive(tmp_path / "now").at(math.inf)
-    assert sample is not None
+    configured(tmp_path, f'[history]\nfolder = "{tmp_path / "now"}"\n')
+    env = {**driver.env(), "XDG_CONFIG_HOME": str(tmp_path)}
+    run_program([*GPUMON, "log", "--local", "-n", "0.1", "--for", "3s"], env, check=True)
+    sample = known(Archive(tmp_path / "now").at(math.inf))
     # There are newer ones than the first sample of select.
     ages = [*range(3600, 0, -5), *(number * -0.05 for number in range(160))]
     samples = [TimeShift(time.time() - age - sample.time).snapshot(sample) for age in ages]
@@ -201,13 +187,10 @@ MIB = 2**20
 
 def state_on_screen(driver: Driver, index: int) -> str:
     """What the table says of a card."""
-    done = run_program(
-        [sys.executable, "-m", "gpumon", "snapshot"], {**driver.env(), "COLUMNS": "150"}, check=True
-    )
-    gpus = done.stdout.partition("──")[0].splitlines()
+    env = {**driver.env(), "COLUMNS": "150"}
+    gpus = run_gpumon("snapshot", env=env).stdout.partition("──")[0].splitlines()
     (line,) = [line for line in gpus if line.startswith(f" {index} ")]
-    found = re.search(r"[^\w\s] .*?(?=  )", line)
-    return "" if found is None else found[0]
+    return known(re.search(r"[^\w\s] .*?(?=  )", line))[0]
 
 
 @pytest.mark.slow
@@ -227,11 +210,8 @@ def test_the_table_and_select_agree_whether_a_card_is_free(
         driver.cards[0].memory_used, driver.cards[0].utilization_gpu = used, busy
         assert state_on_screen(driver, 0) == state
         done = select(driver, env={"GPUMON_LOCK_DIR": locks})
-        waited = fork_server.run(
-            [sys.executable, "-m", "gpumon", "wait", "--timeout", "1"],
-            {**driver.env(), "GPUMON_LOCK_DIR": locks},
-            timeout=PATIENCE,
-        )
+        env = {**driver.env(), "GPUMON_LOCK_DIR": locks}
+        waited = run_gpumon("wait", "--timeout", "1", env=env)
     assert (done.returncode, waited.returncode) == ((0, 0) if reason is None else (1, 124))
     for told in (done.stderr, waited.stderr):
         assert reason is None or reason in told

@@ -6,7 +6,6 @@ import ctypes
 import errno
 import json
 import os
-import subprocess
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
@@ -14,11 +13,10 @@ import pytest
 from gpumon.cli import main
 from gpumon.doctor import Check, CheckVerdict, passed, report
 from gpumon.doctor.context import DiagnosticContext, DriverAnswer
-from tests.command import GPUMON
-from tests.screen import PATIENCE
+from tests.command import GPUMON, run_program
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import subprocess
     from pathlib import Path
 
 pytestmark = pytest.mark.slow
@@ -39,45 +37,24 @@ def respect_modes() -> None:
 
 
 def gpumon(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*GPUMON, *arguments],
-        env={**os.environ, **variables},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-        preexec_fn=respect_modes,
-    )
+    return run_program([*GPUMON, *arguments], {**os.environ, **variables}, before=respect_modes)
 
 
-def barred(folder: Path) -> Path:
-    (folder / "shut").mkdir(0)
-    return folder / "shut" / "bin"
+UNREADABLE = {"barred": "shut/bin", "loop": "loop", "too long": "x" * 300, "file": "file/bin"}
+"""Paths below the folder of the fixture."""
 
 
-def loop(folder: Path) -> Path:
-    (folder / "loop").symlink_to(folder / "loop")
-    return folder / "loop"
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "shut").mkdir(0)
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "file").touch()
+    return tmp_path
 
 
-def too_long(folder: Path) -> Path:
-    return folder / ("x" * 300)
-
-
-def file(folder: Path) -> Path:
-    (folder / "file").touch()
-    return folder / "file" / "bin"
-
-
-KINDS = [barred, loop, too_long, file]
-
-
-@pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
-def test_doctor_reports_every_check_whatever_folder_cannot_be_read(
-    make: Callable[[Path], Path], tmp_path: Path
-) -> None:
-    path = str(make(tmp_path))
+@pytest.mark.parametrize("kind", UNREADABLE)
+def test_doctor_reports_every_check_whatever_folder_cannot_be_read(kind: str, folder: Path) -> None:
+    path = str(folder / UNREADABLE[kind])
     variables = {**dict.fromkeys(VARIABLES, path), "PATH": f"{path}:{os.environ['PATH']}"}
     done = gpumon("doctor", "--json", **variables)
     assert done.stderr == ""
@@ -88,8 +65,8 @@ def test_doctor_reports_every_check_whatever_folder_cannot_be_read(
     assert {"toolkits", "kind", "version", "configuration", "state", "locks"} <= checks.keys()
     # What may be there is not said to be absent.
     assert checks["state"]["verdict"] == "warn"
-    assert checks["locks"]["verdict"] == "warn" or make is file
-    if make is not file:
+    assert checks["locks"]["verdict"] == "warn" or kind == "file"
+    if kind != "file":
         assert checks["configuration"]["verdict"] == "warn"
         assert checks["torch"]["verdict"] == "unknown"
         assert f"{path} (CUDA_HOME) cannot be read: " in " ".join(checks["toolkits"]["details"])
@@ -156,7 +133,7 @@ def test_the_error_of_another_file_is_not_said_to_be_that_of_standard_output(
         main(line)
 
 
-@pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("kind", UNREADABLE)
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -164,10 +141,8 @@ def test_the_error_of_another_file_is_not_said_to_be_that_of_standard_output(
         "run -- {}/x",
     ],
 )
-def test_a_path_that_cannot_be_read_is_a_sentence(
-    arguments: str, make: Callable[[Path], Path], tmp_path: Path
-) -> None:
-    path = make(tmp_path)
+def test_a_path_that_cannot_be_read_is_a_sentence(arguments: str, kind: str, folder: Path) -> None:
+    path = folder / UNREADABLE[kind]
     done = gpumon(*(word.format(path) for word in arguments.split()))
     assert done.returncode in {1, 2, 126, 127}
     assert str(path) in done.stderr
@@ -175,11 +150,11 @@ def test_a_path_that_cannot_be_read_is_a_sentence(
     assert "standard output" not in done.stderr
 
 
-@pytest.mark.parametrize("make", [barred, loop, too_long], ids=lambda make: make.__name__)
+@pytest.mark.parametrize("kind", [kind for kind in UNREADABLE if kind != "file"])
 def test_a_folder_that_cannot_be_read_is_not_taken_for_an_empty_one(
-    make: Callable[[Path], Path], tmp_path: Path
+    kind: str, folder: Path
 ) -> None:
-    path = make(tmp_path)
+    path = folder / UNREADABLE[kind]
     done = gpumon("snapshot", "--demo", XDG_CONFIG_HOME=str(path))
     assert done.returncode == 0
     assert f"gpumon: {path}/gpumon/config.toml: it cannot be read: " in done.stderr

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.sampling.gpu_sampler import PATIENCE as PATIENCE_OF_A_LOOK
-from tests import fork_server
+from tests.command import GPUMON, run_gpumon
 from tests.driver import GIB, Driver, Owner, h100
 from tests.scheduling.holding import holder
-from tests.screen import PATIENCE, Screen
+from tests.screen import Screen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
-WAIT = [sys.executable, "-m", "gpumon", "wait"]
+WAIT = [*GPUMON, "wait"]
 
 
 @pytest.fixture
@@ -45,13 +44,9 @@ def release(driver: Driver, index: int) -> None:
     card.memory_used = 0
 
 
-def run(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return fork_server.run([*WAIT, *arguments], env, timeout=PATIENCE)
-
-
 def test_a_free_card_is_not_waited_for(driver: Driver) -> None:
     release(driver, 1)
-    done = run(env=driver.env())
+    done = run_gpumon("wait", env=driver.env())
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "gpumon: GPU 1 is free.\n"
 
@@ -76,7 +71,7 @@ def test_the_line_counts_the_gpus_that_are_free(driver: Driver) -> None:
 
 def test_the_line_of_run_counts_them_too(driver: Driver) -> None:
     release(driver, 0)
-    command = [sys.executable, "-m", "gpumon", "run", "-n", "2", "--wait", "--", "true"]
+    command = [*GPUMON, "run", "-n", "2", "--wait", "--", "true"]
     with Screen(command, env=driver.env(), columns=160, lines=10) as screen:
         screen.wait_for(r"○ waiting for 2 GPUs, \d+s, 1 of 2 free  GPU 1: ")
         release(driver, 1)
@@ -84,13 +79,9 @@ def test_the_line_of_run_counts_them_too(driver: Driver) -> None:
 
 
 def test_the_desktop_is_told_by_the_terminal(driver: Driver) -> None:
-    env = {
-        key: value
-        for key, value in driver.env().items()
-        if key not in {"TMUX", "STY", "VTE_VERSION"}
-    }
     release(driver, 0)
-    with Screen([*WAIT, "--notify"], env=env) as screen:
+    outside = ["env", "-u", "TMUX", "-u", "STY", "-u", "VTE_VERSION"]
+    with Screen([*outside, *WAIT, "--notify"], env=driver.env()) as screen:
         screen.wait_end()
         assert b"\x1b]9;gpumon: GPU 0 is free.\a" in screen.output
 
@@ -108,7 +99,7 @@ def test_a_reservation_is_waited_for(driver: Driver, tmp_path: Path) -> None:
 
 
 def test_the_time_may_be_over_before_and_then_every_card_is_told(driver: Driver) -> None:
-    done = run("-n", "2", "--timeout", "0.2", env=driver.env())
+    done = run_gpumon("wait", "-n", "2", "--timeout", "0.2", env=driver.env())
     assert done.returncode == 124
     assert "gave up after" in done.stderr
     assert "waiting for 2 free GPUs" in done.stderr
@@ -117,7 +108,7 @@ def test_the_time_may_be_over_before_and_then_every_card_is_told(driver: Driver)
 
 
 def test_what_waiting_cannot_bring_is_refused_at_once(driver: Driver) -> None:
-    done = run("-n", "3", env=driver.env())
+    done = run_gpumon("wait", "-n", "3", env=driver.env())
     assert done.returncode == 1
     first = "gpumon: this machine has 2 GPUs; 3 GPUs requested. Waiting does not change that.\n"
     assert done.stderr.startswith(first)
@@ -128,7 +119,7 @@ def test_what_waiting_cannot_bring_is_refused_at_once(driver: Driver) -> None:
 def test_a_card_that_hangs_does_not_stretch_the_time(driver: Driver, what: list[str]) -> None:
     driver.cards[0].hang()
     began = time.monotonic()
-    done = run("--timeout", "2", *what, env=driver.env())
+    done = run_gpumon("wait", "--timeout", "2", *what, env=driver.env())
     assert done.returncode == 124
     assert "gave up after 2s" in done.stderr
     # Which of the two it says depends on whether the limit or the GPU's patience ends first.
@@ -167,7 +158,7 @@ def test_a_card_may_be_idle_or_cool_while_somebody_is_on_it(
 ) -> None:
     driver.cards[0].utilization_gpu = 0
     driver.cards[1].utilization_gpu = 90
-    done = run(*arguments, env=driver.env())
+    done = run_gpumon("wait", *arguments, env=driver.env())
     assert done.returncode == 0, done.stderr
     assert told in done.stderr
 
@@ -187,19 +178,21 @@ def test_a_process_is_waited_for_to_its_end_without_a_driver() -> None:
 def test_a_process_that_is_not_there_is_told_and_not_waited_for() -> None:
     with subprocess.Popen(["true"]) as process:
         pass
-    done = run("--pid", str(process.pid))
+    done = run_gpumon("wait", "--pid", str(process.pid))
     assert done.returncode == 0
     assert f"there is no process {process.pid}" in done.stderr
 
 
 def test_a_process_may_outlast_the_time() -> None:
-    done = run("--pid", str(os.getpid()), "--timeout", "0.2")
+    done = run_gpumon("wait", "--pid", str(os.getpid()), "--timeout", "0.2")
     assert done.returncode == 124
 
 
 def test_a_command_takes_its_place_as_a_shell_would_start_it(driver: Driver) -> None:
     release(driver, 0)
-    done = run("--exec", "grep -h SigIgn /proc/self/status; exit 7", env=driver.env())
+    done = run_gpumon(
+        "wait", "--exec", "grep -h SigIgn /proc/self/status; exit 7", env=driver.env()
+    )
     assert done.returncode == 7
     ignored = int(done.stdout.split()[1], 16)
     assert not ignored & (1 << (13 - 1)), "SIGPIPE is not ignored"

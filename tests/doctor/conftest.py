@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from gpumon.doctor import access
 from tests.doctor.trees import Tree
 from tests.makers.nvml_room import join_watchers
 
@@ -25,3 +26,9 @@ def _nobody_waits_for_errors_any_more() -> Iterator[None]:
 def tree(tmp_path: Path) -> Tree:
     """A healthy machine with one card."""
     return Tree(tmp_path)
+
+
+@pytest.fixture
+def on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine is no container, which its files cannot say."""
+    monkeypatch.setattr(access, "in_initial_pid_namespace", lambda _: True)

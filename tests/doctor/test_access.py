@@ -21,21 +21,6 @@ if TYPE_CHECKING:
     from gpumon.doctor.context import DiagnosticContext
 
 
-@pytest.fixture
-def on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "in_initial_pid_namespace", lambda _: True)
-
-
-def test_open_device_files_pass(tree: Tree) -> None:
-    case = tree.case()
-    for check in (
-        nvidia_checks.device_files,
-        nvidia_checks.unified_memory,
-        nvidia_checks.device_limits,
-    ):
-        assert verdict(check(case)) is PASS, words(check(case))
-
-
 @pytest.mark.parametrize("missing", ["/dev/nvidiactl", "/dev/nvidia0"])
 @pytest.mark.usefixtures("on_the_host")
 def test_a_loaded_driver_without_device_files_is_a_fault(tree: Tree, missing: str) -> None:
@@ -104,21 +89,17 @@ def _limits(tree: Tree, rules: str) -> DiagnosticContext:
     return tree.case()
 
 
-@pytest.mark.parametrize("rules", ["a *:* rwm\n", "c 1:3 rwm\nc 195:* rw\n", "c *:* rwm\n"])
-def test_a_cgroup_of_version_1_that_allows_all_cards_passes(tree: Tree, rules: str) -> None:
-    expect(nvidia_checks.device_limits(_limits(tree, rules)), PASS, "No cgroup denies")
+ALL, SOME, NONE = (PASS, "No cgroup denies"), (PASS, "2-3"), (FAIL, "--gres=gpu")
+RULES = {
+    **dict.fromkeys(("a *:* rwm\n", "c 1:3 rwm\nc 195:* rw\n", "c *:* rwm\n"), ALL),
+    "c 195:255 rwm\nc 195:2 rwm\nc 195:3 rw\nc 195:0 m\n": SOME,
+    **dict.fromkeys(("c 1:3 rwm\n", "", "c 195:0 rwm\n", "c 195:255 rwm\n"), NONE),
+}
 
 
-def test_a_job_that_was_given_some_cards_is_no_fault(tree: Tree) -> None:
-    rules = "c 195:255 rwm\nc 195:2 rwm\nc 195:3 rw\nc 195:0 m\n"
-    expect(nvidia_checks.device_limits(_limits(tree, rules)), PASS, "2-3")
-
-
-@pytest.mark.parametrize("rules", ["c 1:3 rwm\n", "", "c 195:0 rwm\n", "c 195:255 rwm\n"])
-def test_a_job_without_a_card_or_without_the_control_file_is_a_fault(
-    tree: Tree, rules: str
-) -> None:
-    expect(nvidia_checks.device_limits(_limits(tree, rules)), FAIL, "--gres=gpu")
+@pytest.mark.parametrize("rules", RULES)
+def test_a_cgroup_of_version_1_needs_the_control_file_and_a_card(tree: Tree, rules: str) -> None:
+    expect(nvidia_checks.device_limits(_limits(tree, rules)), *RULES[rules])
 
 
 def test_the_group_of_a_container_is_the_root_of_what_it_sees(tree: Tree) -> None:
@@ -135,11 +116,6 @@ def test_a_machine_without_a_driver_is_asked_for_no_device_files(tree: Tree) -> 
     assert nvidia_checks.device_limits(case) is None
 
 
-@pytest.mark.usefixtures("on_the_host")
-def test_the_first_name_space_passes(tree: Tree) -> None:
-    assert verdict(access.pid_namespace(tree.case())) is PASS
-
-
 def test_a_container_sees_only_its_own_processes(tree: Tree) -> None:
     result = access.pid_namespace(tree.case())
     expect(result, WARN, "--pid=host")
@@ -147,31 +123,31 @@ def test_a_container_sees_only_its_own_processes(tree: Tree) -> None:
 
 
 def test_an_old_driver_in_a_container_speaks_of_others(tree: Tree) -> None:
-    tree.write(
-        "/proc/driver/nvidia/version", "NVRM version: NVIDIA Kernel Module  525.60.13  Thu\n"
-    )
+    version = "NVRM version: NVIDIA Kernel Module  525.60.13  Thu\n"
+    tree.write("/proc/driver/nvidia/version", version)
     expect(access.pid_namespace(tree.case()), WARN, "upgrade the driver")
+
+
+def _mounted(tree: Tree, options: str) -> Tree:
+    other = "proc /mnt/proc proc rw,hidepid=2 0 0\n"
+    tree.write("/proc/self/mounts", f"proc /proc proc {options} 0 0\n{other}")
+    return tree
 
 
 @pytest.mark.parametrize("hiding", ["2", "1", "invisible", "4"])
 def test_hidden_processes_are_told(tree: Tree, hiding: str) -> None:
-    tree.write("/proc/self/mounts", f"proc /proc proc rw,relatime,gid=4242,hidepid={hiding} 0 0\n")
+    _mounted(tree, f"rw,relatime,gid=4242,hidepid={hiding}")
     expect(access.hidden_processes(tree.case()), WARN, "4242")
 
 
 def test_nothing_is_hidden_from_root_nor_from_the_group_it_is_shown_to(tree: Tree) -> None:
-    tree.write("/proc/self/mounts", "proc /proc proc rw,hidepid=2 0 0\n")
-    assert verdict(access.hidden_processes(tree.case(root_user=True))) is PASS
-    groups = os.getgroups()
-    if groups:
-        tree.write("/proc/self/mounts", f"proc /proc proc rw,gid={groups[0]},hidepid=2 0 0\n")
-        assert verdict(access.hidden_processes(tree.case())) is PASS
+    hidden = _mounted(tree, "rw,hidepid=2").case(root_user=True)
+    assert verdict(access.hidden_processes(hidden)) is PASS
+    for group in os.getgroups()[:1]:
+        shown = _mounted(tree, f"rw,gid={group},hidepid=2").case()
+        assert verdict(access.hidden_processes(shown)) is PASS
 
 
 @pytest.mark.parametrize("options", ["rw", "rw,hidepid=0", "rw,hidepid=off"])
 def test_an_open_proc_passes(tree: Tree, options: str) -> None:
-    tree.write(
-        "/proc/self/mounts",
-        f"proc /proc proc {options} 0 0\nproc /mnt/proc proc rw,hidepid=2 0 0\n",
-    )
-    assert verdict(access.hidden_processes(tree.case())) is PASS
+    assert verdict(access.hidden_processes(_mounted(tree, options).case())) is PASS

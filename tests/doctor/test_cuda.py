@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -35,8 +35,13 @@ TENSORFLOW = (
 
 
 def _torch(tree: Tree, version: str, built: str | None, folder: str = SITE) -> None:
-    text = "None" if built is None else f"'{built}'"
-    tree.write(f"{folder}/torch/version.py", TORCH.format(version=version, cuda=text))
+    text = TORCH.format(version=version, cuda=repr(built))
+    tree.write(f"{folder}/torch/version.py", text)
+
+
+def _tensorflow(tree: Tree, cuda: str, *, built: bool, more: str = "") -> None:
+    text = TENSORFLOW.format(cuda=cuda, built=built).replace("])", f"{more}])")
+    tree.write(f"{SITE}/tensorflow/python/platform/build_info.py", text)
 
 
 def test_toolkits_are_found_with_their_versions_each_once(tree: Tree) -> None:
@@ -76,18 +81,11 @@ def test_a_broken_version_file_is_no_end(tree: Tree, text: str) -> None:
     assert details(result) == ("unknown version  /usr/local/cuda-12.4/bin/nvcc",)
 
 
-def test_a_toolkit_that_the_driver_cannot_run_is_told(tree: Tree) -> None:
-    tree.write("/usr/local/cuda-13.0/version.json", '{"cuda": {"version": "13.0.0"}}')
-    expect(cuda_checks.toolkits(tree.case()), WARN, "driver 580 or later")
-
-
-def test_a_toolkit_of_a_later_minor_version_is_no_fault(tree: Tree) -> None:
+def test_a_toolkit_of_a_later_major_version_is_told_where_there_is_a_driver(tree: Tree) -> None:
     tree.write("/usr/local/cuda-12.9/version.json", '{"cuda": {"version": "12.9.0"}}')
     assert verdict(cuda_checks.toolkits(tree.case())) is PASS
-
-
-def test_a_toolkit_is_not_judged_without_a_driver(tree: Tree) -> None:
     tree.write("/usr/local/cuda-13.0/version.json", '{"cuda": {"version": "13.0.0"}}')
+    expect(cuda_checks.toolkits(tree.case()), WARN, "driver 580 or later")
     assert verdict(cuda_checks.toolkits(tree.case(answer=SILENT))) is PASS
 
 
@@ -123,32 +121,20 @@ def test_torch_is_told_from_its_version_file_alone(tree: Tree) -> None:
     expect(result, PASS, "2.5.1+cu124, built for CUDA 12.4.", VENV)
 
 
-def test_a_framework_newer_than_the_driver_is_a_fault_that_names_the_driver_it_needs(
-    tree: Tree,
-) -> None:
-    _torch(tree, "2.9.0+cu130", "13.0")
-    result = frameworks.torch(tree.case(environ=ENVIRON))
-    expect(result, FAIL, "CUDA up to 12.8", "driver 580 or later")
+BUILDS: dict[str, tuple[str | None, dict[str, Any], CheckVerdict, list[str]]] = {
+    "newer": ("13.0", {}, FAIL, ["CUDA up to 12.8", "driver 580 or later"]),
+    "a later minor version": ("12.9", {}, PASS, ["newer than the driver's 12.8"]),
+    "for the processor alone": (None, {}, WARN, []),
+    "for the processor of a machine without a GPU": (None, {"answer": SILENT}, PASS, []),
+    "for a driver of unknown version": ("12.4", {"cuda": None}, UNKNOWN, []),
+}
 
 
-def test_a_later_minor_version_runs_and_is_told(tree: Tree) -> None:
-    _torch(tree, "2.8.0+cu129", "12.9")
-    expect(frameworks.torch(tree.case(environ=ENVIRON)), PASS, "newer than the driver's 12.8")
-
-
-def test_a_build_for_the_processor_alone_is_told_where_there_is_a_card(tree: Tree) -> None:
-    _torch(tree, "2.5.1+cpu", None)
-    assert verdict(frameworks.torch(tree.case(environ=ENVIRON))) is WARN
-    lonely = tree.case(environ=ENVIRON, answer=SILENT)
-    assert verdict(frameworks.torch(lonely)) is PASS
-
-
-def test_a_build_for_other_cards_is_told_as_such(tree: Tree) -> None:
-    text = TORCH.format(version="2.5.1+rocm6.2", cuda="None").replace("= None\n", "= '6.2.41'\n")
-    text = text.replace("cuda: Optional[str] = '6.2.41'", "cuda: Optional[str] = None")
-    tree.write(f"{SITE}/torch/version.py", text)
-    result = frameworks.torch(tree.case(environ=ENVIRON))
-    expect(result, WARN, "was built for ROCm 6.2.41: it does not compute on these GPUs")
+@pytest.mark.parametrize("build", BUILDS)
+def test_a_build_is_judged_by_the_driver(tree: Tree, build: str) -> None:
+    built, given, expected, told = BUILDS[build]
+    _torch(tree, "2.5.1", built)
+    expect(frameworks.torch(tree.case(environ=ENVIRON, **given)), expected, *told)
 
 
 def _other_torch(tree: Tree, version: str, **built: str) -> None:
@@ -166,6 +152,7 @@ INTEL = gpu(name="Intel Arc A770")
 @pytest.mark.parametrize(
     ("cards", "built", "expected", "told"),
     [
+        ((gpu(),), {"hip": "6.2.41"}, WARN, "ROCm 6.2.41: it does not compute on these GPUs"),
         ((AMD,), {"hip": "6.2.41133"}, PASS, "was built for ROCm 6.2.41133."),
         ((AMD,), {"cuda": "12.4"}, WARN, "CUDA 12.4: it does not compute on these"),
         ((AMD,), {}, WARN, "Install the build for ROCm"),
@@ -199,10 +186,7 @@ def test_builds_for_rocm_of_the_other_frameworks_are_known(tree: Tree) -> None:
     tree.without_nvidia()
     for name in ("jax-0.6.0", "jax_rocm7_plugin-0.6.0", "jax_rocm60_pjrt-0.6.0"):
         tree.write(f"{SITE}/{name}.dist-info/METADATA")
-    tree.write(
-        f"{SITE}/tensorflow/python/platform/build_info.py",
-        TENSORFLOW.format(cuda="", built=False).replace("])", ", ('is_rocm_build', True)])"),
-    )
+    _tensorflow(tree, "", built=False, more=", ('is_rocm_build', True)")
     tree.write(f"{SITE}/tensorflow_rocm-2.18.1.dist-info/METADATA")
     case = tree.case(AMD, environ=ENVIRON, cuda=None)
     expect(frameworks.jax(case), PASS, "was built for ROCm 7.")
@@ -213,11 +197,6 @@ def test_nvidias_driver_that_fails_beside_another_maker_blames_no_build(tree: Tr
     _other_torch(tree, "2.8.0", cuda="12.4")
     result = frameworks.torch(tree.case(AMD, environ=ENVIRON, cuda=None))
     assert verdict(result) is PASS
-
-
-def test_what_the_driver_allows_may_not_be_known(tree: Tree) -> None:
-    _torch(tree, "2.5.1+cu124", "12.4")
-    assert verdict(frameworks.torch(tree.case(environ=ENVIRON, cuda=None))) is UNKNOWN
 
 
 def test_the_environment_that_a_program_would_run_in_is_judged_the_others_are_listed(
@@ -248,20 +227,14 @@ def test_the_folder_of_an_environment_may_have_a_colon(
 
 
 def test_tensorflow_is_told_by_what_its_build_wrote(tree: Tree) -> None:
-    tree.write(
-        f"{SITE}/tensorflow/python/platform/build_info.py",
-        TENSORFLOW.format(cuda="12.5.1", built=True),
-    )
+    _tensorflow(tree, "12.5.1", built=True)
     tree.write(f"{SITE}/tensorflow-2.18.0.dist-info/METADATA")
     result = frameworks.tensorflow(tree.case(environ=ENVIRON))
     expect(result, PASS, "2.18.0, built for CUDA 12.5.1.", "cuDNN 9")
 
 
 def test_a_tensorflow_without_cuda_is_no_cuda_build(tree: Tree) -> None:
-    tree.write(
-        f"{SITE}/tensorflow/python/platform/build_info.py",
-        TENSORFLOW.format(cuda="12.5.1", built=False),
-    )
+    _tensorflow(tree, "12.5.1", built=False)
     expect(frameworks.tensorflow(tree.case(environ=ENVIRON)), WARN, "tensorflow[and-cuda]")
 
 
@@ -284,8 +257,5 @@ def test_jax_is_told_by_the_plugins_beside_it(
 
 def test_a_machine_without_frameworks_is_told_nothing_of_them(tree: Tree) -> None:
     case = tree.case(environ=ENVIRON)
-    assert [check(case) for check in (frameworks.torch, frameworks.tensorflow, frameworks.jax)] == [
-        None,
-        None,
-        None,
-    ]
+    checks = (frameworks.torch, frameworks.tensorflow, frameworks.jax)
+    assert [check(case) for check in checks] == [None] * 3

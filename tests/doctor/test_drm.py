@@ -33,6 +33,7 @@ from tests.doctor.trees import (
     verdict,
     words,
 )
+from tests.known import known
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,31 +47,14 @@ NODES = "/sys/class/kfd/kfd/topology/nodes"
 
 def amd(**changes: object) -> Gpu:
     """A Radeon as the backend ``amdgpu`` tells it."""
-    return gpu(
-        **{
-            "uuid": "GPU-1b2c3d4e5f607182",
-            "name": "AMD Radeon RX 7900 XTX",
-            "pci_bus_id": AMD_SLOT,
-            **changes,
-        }
-    )
+    named = {"uuid": "GPU-1b2c3d4e5f607182", "name": "AMD Radeon RX 7900 XTX"}
+    return gpu(**{**named, "pci_bus_id": AMD_SLOT, **changes})
 
 
 def arc(**changes: object) -> Gpu:
     """An Arc as the backend ``intel`` tells it."""
-    return gpu(
-        **{
-            "uuid": f"PCI-{INTEL_SLOT}",
-            "name": "Intel Arc A770",
-            "pci_bus_id": INTEL_SLOT,
-            **changes,
-        }
-    )
-
-
-@pytest.fixture
-def on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "in_initial_pid_namespace", lambda _: True)
+    named = {"uuid": f"PCI-{INTEL_SLOT}", "name": "Intel Arc A770"}
+    return gpu(**{**named, "pci_bus_id": INTEL_SLOT, **changes})
 
 
 @pytest.fixture
@@ -130,8 +114,7 @@ def test_only_an_intel_processor_is_a_machine_with_a_gpu(tree: Tree) -> None:
 def test_the_gpus_of_all_makers_are_counted(tree: Tree) -> None:
     tree.drm_card(AMD_SLOT, "amdgpu", 128)
     tree.drm_card(INTEL_SLOT, "xe", 129)
-    result = gpus.gpus_on_the_bus(tree.case(gpu(), amd(index=1), arc(index=2)))
-    assert result is not None
+    result = known(gpus.gpus_on_the_bus(tree.case(gpu(), amd(index=1), arc(index=2))))
     assert result.found == "1 NVIDIA GPU, 1 AMD GPU, 1 Intel GPU."
     assert f"{INTEL_SLOT}  Intel  xe" in result.details
 
@@ -186,22 +169,23 @@ def test_intels_driver_is_named(tree: Tree, kernel_driver: str) -> None:
     assert words(result).startswith(f"{kernel_driver}, part of ")
 
 
-@pytest.mark.parametrize(("others", "expected"), [((), FAIL), ((gpu(),), WARN)])
-def test_the_old_driver_radeon_says_how_to_change_to_amdgpu(
-    tree: Tree, others: tuple[Gpu, ...], expected: CheckVerdict
+@pytest.mark.parametrize(("answer", "expected"), [(MISSING, FAIL), (None, WARN)])
+@pytest.mark.parametrize(
+    ("kernel_driver", "told"),
+    [
+        ("radeon", ["amdgpu.si_support=1"]),
+        (None, ["modprobe amdgpu", f"{AMD_SLOT}  no driver"]),
+    ],
+)
+def test_a_gpu_with_the_old_driver_or_none_says_what_to_do(
+    tree: Tree,
+    kernel_driver: str | None,
+    told: list[str],
+    answer: DriverAnswer | None,
+    expected: CheckVerdict,
 ) -> None:
-    tree.drm_card(AMD_SLOT, "radeon", 128)
-    case = tree.case(*others, answer=None if others else MISSING)
-    expect(amd_checks.amd_driver(case), expected, "amdgpu.si_support=1")
-
-
-@pytest.mark.parametrize(("others", "expected"), [((), FAIL), ((gpu(),), WARN)])
-def test_a_gpu_without_a_driver_says_where_to_look(
-    tree: Tree, others: tuple[Gpu, ...], expected: CheckVerdict
-) -> None:
-    tree.drm_card(AMD_SLOT, None)
-    result = amd_checks.amd_driver(tree.case(*others, answer=None if others else MISSING))
-    expect(result, expected, "modprobe amdgpu", f"{AMD_SLOT}  no driver")
+    tree.drm_card(AMD_SLOT, kernel_driver, 128 if kernel_driver else None)
+    expect(amd_checks.amd_driver(tree.case(answer=answer)), expected, *told)
 
 
 def test_a_processors_gpu_without_a_driver_is_no_fault_beside_another_gpu(tree: Tree) -> None:
@@ -242,10 +226,8 @@ def test_machines_with_nvidia_alone_are_told_nothing_of_the_others(tree: Tree) -
 
 
 def test_open_device_files_pass(radeon: Tree) -> None:
-    case = radeon.case(amd())
-    assert "/dev/dri/renderD128" in words(drm_checks.render_nodes(case))
-    assert verdict(drm_checks.render_nodes(case)) is PASS
-    assert verdict(amd_checks.compute_driver(case)) is PASS
+    expect(drm_checks.render_nodes(radeon.case(amd())), PASS, "/dev/dri/renderD128")
+    expect(amd_checks.compute_driver(radeon.case(amd())), PASS)
 
 
 @pytest.mark.parametrize("group", ["render", "video"])
@@ -256,13 +238,9 @@ def test_a_closed_render_node_names_the_group_of_the_file(
     close(monkeypatch, radeon.path("/dev/dri/renderD128"), group)
     monkeypatch.setattr(grp, "getgrnam", lambda name: grp.struct_group((name, "x", 4242, [])))
     result = drm_checks.render_nodes(radeon.case(amd()))
-    expect(
-        result,
-        FAIL,
-        "no permission to open /dev/dri/renderD128",
-        f"sudo usermod -aG {group} $USER",
-        f"/dev/dri/renderD128  -rw-rw---- group {group}",
-    )
+    node, command = "/dev/dri/renderD128", f"sudo usermod -aG {group} $USER"
+    told = f"no permission to open {node}", f"{node}  -rw-rw---- group {group}"
+    expect(result, FAIL, command, *told)
 
 
 @pytest.mark.usefixtures("on_the_host")
@@ -308,18 +286,15 @@ def test_a_container_gets_its_files_and_groups_at_its_start(
     assert "--device /dev/kfd --device /dev/dri" in words(amd_checks.compute_driver(case))
 
 
-def test_a_container_that_was_given_some_gpus_misses_none(radeon: Tree) -> None:
+def test_a_missing_file_is_a_fault_on_the_host_alone(
+    radeon: Tree, request: pytest.FixtureRequest
+) -> None:
     radeon.drm_card("0000:83:00.0", "amdgpu", 129)
     radeon.remove("/dev/dri/renderD129")
     result = drm_checks.render_nodes(radeon.case(amd(), in_container=True))
     assert verdict(result) is PASS
-    assert "renderD129" not in words(result)
-
-
-@pytest.mark.usefixtures("on_the_host")
-def test_a_missing_file_on_the_host_is_a_fault(radeon: Tree) -> None:
-    radeon.drm_card("0000:83:00.0", "amdgpu", 129)
-    radeon.remove("/dev/dri/renderD129")
+    assert "renderD129" not in words(result), "a container was given some GPUs"
+    request.getfixturevalue("on_the_host")
     expect(drm_checks.render_nodes(radeon.case(amd())), FAIL, "there is no /dev/dri/renderD129")
 
 

@@ -14,14 +14,24 @@ from gpumon.model.error_codes import error_code
 from gpumon.model.snapshot import GpuStatus
 from gpumon.sampling.gpu_sampler import take_one
 from tests.build import gpu
-from tests.doctor.trees import FAIL, PASS, SILENT, UNKNOWN, WARN, Tree, expect, verdict, words
+from tests.doctor.trees import (
+    FAIL,
+    PASS,
+    SILENT,
+    UNKNOWN,
+    WARN,
+    Tree,
+    details,
+    expect,
+    verdict,
+    words,
+)
 from tests.driver import Driver, Model, h100, rtx4090
+from tests.known import known
 from tests.nvml_source import NvmlSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tests.driver import Card
 
 BUS = "00000000:41:00.0"
 NO_PERMISSION, MEMORY = 4, 20
@@ -76,31 +86,17 @@ def test_a_card_that_may_power_down_needs_no_persistence(tree: Tree) -> None:
     assert verdict(nvidia_checks.persistence(case)) is PASS
 
 
-def _ecc(card: Card) -> None:
-    card.ecc_uncorrected_volatile = 3
-
-
-def _pending(card: Card) -> None:
-    card.remapped_pending = 1
-
-
-def _failure(card: Card) -> None:
-    card.remapped_failed = 1
-
-
 @pytest.mark.parametrize(
-    ("harm", "expected", "told"),
+    ("count", "expected", "told"),
     [
-        (_ecc, WARN, "GPU 1: 3 uncorrected ECC errors"),
-        (_pending, WARN, "GPU 1: a bad memory row is replaced at the next reset"),
-        (_failure, FAIL, "Return GPU 1"),
+        ("ecc_uncorrected_volatile", WARN, "GPU 1: 3 uncorrected ECC errors"),
+        ("remapped_pending", WARN, "GPU 1: a bad memory row is replaced at the next reset"),
+        ("remapped_failed", FAIL, "Return GPU 1"),
     ],
 )
-def test_bad_memory_is_told_with_what_to_do(
-    harm: Callable[[Card], None], expected: CheckVerdict, told: str
-) -> None:
+def test_bad_memory_is_told_with_what_to_do(count: str, expected: CheckVerdict, told: str) -> None:
     with Driver([h100(), h100()]) as driver:
-        harm(driver.cards[1])
+        setattr(driver.cards[1], count, 3)
         result = gpus.memory_health(ask(driver))
     expect(result, expected, told)
 
@@ -162,9 +158,8 @@ LOG = """\
 
 def test_errors_of_a_card_are_told_before_those_of_programs(tree: Tree) -> None:
     tree.write("/dev/kmsg", LOG)
-    result = nvidia_checks.reported_errors(tree.case(gpu(pci_bus_id=BUS)))
-    assert verdict(result) is WARN
-    assert result is not None
+    result = known(nvidia_checks.reported_errors(tree.case(gpu(pci_bus_id=BUS))))
+    assert result.verdict is WARN
     assert result.found == "The GPUs themselves caused 1 XID."
     assert result.details == (
         "GPU 0: XID 79 1h00m ago: the GPU fell off the bus",
@@ -200,5 +195,4 @@ def test_a_repair_is_no_fault_of_the_card(tree: Tree) -> None:
 def test_a_bus_with_a_longer_number_is_another_bus(tree: Tree) -> None:
     tree.write("/dev/kmsg", LOG)
     result = nvidia_checks.reported_errors(tree.case(gpu(pci_bus_id="00010000:41:00.0")))
-    assert result is not None
-    assert result.details[0].startswith("0000:41:00: XID 79")
+    assert details(result)[0].startswith("0000:41:00: XID 79")

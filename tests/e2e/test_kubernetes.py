@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests import fork_server
-from tests.command import GPUMON
+from tests.command import GPUMON, run_gpumon
 from tests.driver import Driver, h100
 from tests.kubelet import Kubelet, container, pod
-from tests.screen import PATIENCE, Screen
+from tests.screen import Screen
 
 if TYPE_CHECKING:
     import subprocess
@@ -40,7 +39,7 @@ def driver(kubelet: Kubelet) -> Iterator[Driver]:
 
 
 def run(driver: Driver, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return fork_server.run([*GPUMON, *arguments], driver.env(), timeout=PATIENCE)
+    return run_gpumon(*arguments, env=driver.env())
 
 
 @pytest.mark.slow

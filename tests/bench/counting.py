@@ -24,19 +24,12 @@ _NAMES = {SAMPLE[1], FRAME[1]}
 
 
 class Counted(TypedDict):
-    """What was counted.
+    """What was counted."""
 
-    Attributes:
-        calls: Calls on the thread that writes this; others wait, and poll meanwhile.
-        modules: Modules that were imported.
-        samples: Calls in each sample.
-        frames: Calls in each drawing of a sample.
-    """
-
-    calls: int
-    modules: int
-    samples: list[int]
-    frames: list[int]
+    calls: int  # Calls on the thread that writes this; others wait, and poll meanwhile.
+    modules: int  # Modules that were imported.
+    samples: list[int]  # Calls in each sample.
+    frames: list[int]  # Calls in each drawing of a sample.
 
 
 class _Counter:

@@ -26,6 +26,7 @@ from gpumon.fleet.ssh import SshClient
 from gpumon.fleet.ssh_fleet import SshFleet
 from gpumon.stream import StreamWriter
 from tests.fleet.streamer import samples
+from tests.known import known
 from tests.screen import Screen
 
 if TYPE_CHECKING:
@@ -61,17 +62,11 @@ def pss(process: psutil.Process) -> float:
 
 
 class Hosts(NamedTuple):
-    """Simulated hosts.
+    """Simulated hosts."""
 
-    Attributes:
-        names: Their names.
-        client: The program that reaches them.
-        folder: Their pipes.
-    """
-
-    names: list[str]
-    client: str
-    folder: str
+    names: list[str]  # Their names.
+    client: str  # The program that reaches them.
+    folder: str  # Their pipes.
 
     @contextmanager
     def writing(self) -> Iterator[tuple[int, float]]:
@@ -79,8 +74,7 @@ class Hosts(NamedTuple):
         command = [sys.executable, "-m", "tests.bench.fleet", "--write", self.folder]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
             try:
-                assert writer.stdout is not None
-                yield writer.pid, float(writer.stdout.readline())
+                yield writer.pid, float(known(writer.stdout).readline())
             finally:
                 writer.kill()
 

@@ -38,11 +38,7 @@ class Surroundings(Protocol):
 
 
 class RealMachine:
-    """This machine with the driver it has, whose calls nobody counts.
-
-    Args:
-        home: A folder for what programs configure and keep.
-    """
+    """This machine with the driver it has, whose calls nobody counts."""
 
     def __init__(self, home: Path) -> None:
         self._home = home

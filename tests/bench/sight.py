@@ -96,9 +96,7 @@ def first_sight(output: Iterable[Written], pattern: str) -> float | None:
 
 
 def effects(
-    output: Iterable[Written],
-    pressed: Sequence[Pressed],
-    cursor: Callable[[Sight], set[int]],
+    output: Iterable[Written], pressed: Sequence[Pressed], cursor: Callable[[Sight], set[int]]
 ) -> list[float | None]:
     """Seconds from each key to the first sight of a cursor that has moved; ``None`` is never.
 

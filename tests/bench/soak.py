@@ -101,14 +101,7 @@ class Figures(NamedTuple):
 
 
 class Day:
-    """The machine, what looks at it, and its figures.
-
-    Args:
-        driver: The simulated driver; loaded into this very process.
-        interval: Seconds from one sample to the next.
-        faults: Whether there are faults all the time.
-        annotate: Adds data to each sample, see ``Collector``.
-    """
+    """The machine, what looks at it, and its figures; the driver is loaded into this process."""
 
     def __init__(
         self,

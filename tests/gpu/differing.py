@@ -46,17 +46,11 @@ _SOURCES: Mapping[str, str] = {
 
 
 class Group(NamedTuple):
-    """What differs in one respect.
+    """What differs in one respect."""
 
-    Attributes:
-        heading: Short.
-        sentences: Each says one difference.
-        unknown: Why some or all is not known; empty: all is.
-    """
-
-    heading: str
-    sentences: Sequence[str] = ()
-    unknown: str = ""
+    heading: str  # Short.
+    sentences: Sequence[str] = ()  # Each says one difference.
+    unknown: str = ""  # Why some or all is not known; empty: all is.
 
     def lines(self) -> list[str]:
         """As Markdown."""
@@ -67,13 +61,7 @@ class Group(NamedTuple):
 
 
 def groups(folder: Folder, facts: Facts | None, rows: Sequence[compare.Row] | None) -> list[Group]:
-    """All that differs.
-
-    Args:
-        folder: What the visit left.
-        facts: ``facts.json``; ``None``: it cannot be read.
-        rows: ``compare.csv``; ``None``: it cannot be read.
-    """
+    """All that differs; ``None`` for a file that cannot be read."""
     return [
         *_compared(folder, rows),
         _tests(folder),

@@ -19,15 +19,10 @@ _TOTAL = re.compile(r"=*\s*((?:no tests ran|\d+ [a-z]+(?:, \d+ [a-z]+)*) in [\d.
 
 
 class Printed(NamedTuple):
-    """What pytest printed.
+    """What pytest printed."""
 
-    Attributes:
-        failed: Name of a test -> its assertion's line; empty: there is none.
-        total: ``2 failed, 5 passed in 3.10s``; empty: pytest did not come to its end.
-    """
-
-    failed: dict[str, str]
-    total: str
+    failed: dict[str, str]  # Name of a test -> its assertion's line; empty: there is none.
+    total: str  # ``2 failed, 5 passed in 3.10s``; empty: pytest did not come to its end.
 
 
 def printed(lines: Iterable[str]) -> Printed:

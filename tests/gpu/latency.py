@@ -81,21 +81,14 @@ _NAMES: dict[int, str] = {
 
 
 class Run(msgspec.Struct):
-    """What one run saw.
+    """What one run saw."""
 
-    Attributes:
-        seconds: Function -> seconds of each of its calls.
-        codes: Function -> each code but SUCCESS that it returned.
-        refused: Value of a GPU that is unknown for want of permission, or ``status`` -> GPUs.
-        card: The names of the GPUs.
-        driver: The driver's version.
-    """
-
-    seconds: dict[str, list[float]]
-    codes: dict[str, list[int]]
+    seconds: dict[str, list[float]]  # Function -> seconds of each of its calls.
+    codes: dict[str, list[int]]  # Function -> each code but SUCCESS that it returned.
+    # Value of a GPU that is unknown for want of permission, or ``status`` -> GPUs.
     refused: dict[str, int]
-    card: str
-    driver: str
+    card: str  # The names of the GPUs.
+    driver: str  # The driver's version.
 
 
 class RunError(Exception):
@@ -103,15 +96,10 @@ class RunError(Exception):
 
 
 class User(NamedTuple):
-    """Who samples.
+    """Who samples."""
 
-    Attributes:
-        name: In the file.
-        uid: Whom root becomes; ``None`` is to stay who one is.
-    """
-
-    name: str
-    uid: int | None = None
+    name: str  # In the file.
+    uid: int | None = None  # Whom root becomes; ``None`` is to stay who one is.
 
 
 def users() -> list[User]:

@@ -42,19 +42,12 @@ _LEFT = 8 * GIB
 
 
 class Phase(NamedTuple):
-    """A part of the job.
+    """A part of the job."""
 
-    Attributes:
-        name: What it does.
-        share: Of all the time.
-        kind: What it does with the GPU; ``None``: it has not touched it.
-        held: Bytes that it holds; negative: all but so many.
-    """
-
-    name: str
-    share: float
-    kind: Kind | None
-    held: int = 0
+    name: str  # What it does.
+    share: float  # Of all the time.
+    kind: Kind | None  # What it does with the GPU; ``None``: it has not touched it.
+    held: int = 0  # Bytes that it holds; negative: all but so many.
 
 
 PHASES = (

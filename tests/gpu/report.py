@@ -47,18 +47,12 @@ _HEAD = 2
 
 
 class Report(NamedTuple):
-    """The report.
+    """The report."""
 
-    Attributes:
-        lines: All of it.
-        watching: What watching costs, for its README; empty: it was not measured, or on
-            unknown GPUs.
-        latency: The times of NVML's calls, for theirs; empty: they were not measured.
-    """
-
-    lines: list[str]
+    lines: list[str]  # All of it.
+    # What watching costs, for its README; empty: it was not measured, or on unknown GPUs.
     watching: list[str]
-    latency: list[str]
+    latency: list[str]  # The times of NVML's calls, for theirs; empty: they were not measured.
 
 
 def report(out: Path) -> Report:

@@ -46,17 +46,11 @@ _GLANCE_SECONDS = 0.2
 
 
 class Page(NamedTuple):
-    """A screen of gpumon.
+    """A screen of gpumon."""
 
-    Attributes:
-        name: Its heading.
-        keys: Pressed one after the other on the dashboard.
-        pattern: It stands on this screen only.
-    """
-
-    name: str
-    keys: tuple[bytes, ...]
-    pattern: str
+    name: str  # Its heading.
+    keys: tuple[bytes, ...]  # Pressed one after the other on the dashboard.
+    pattern: str  # It stands on this screen only.
 
 
 PAGES = (

@@ -13,13 +13,7 @@ from gpumon.model.snapshot import GPU_METRIC
 from tests.driver import GIB, MIB, Driver, Owner, h100, owners, rtx4090
 from tests.driver.smi import FIELDS, installed
 from tests.gpu import compare, smi
-from tests.gpu.agreement import (
-    COMPARED,
-    XML,
-    Verdict,
-    element_value,
-    judge,
-)
+from tests.gpu.agreement import COMPARED, XML, Verdict, element_value, judge
 from tests.gpu.compare import Row, differences, read
 from tests.gpu.work import Kind
 

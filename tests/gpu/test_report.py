@@ -237,8 +237,7 @@ def wrong(name: str, source: str, gpumon: str, smi: str, verdict: str = DIFFERS)
 def test_what_gpumon_and_nvidia_smi_disagree_on_is_a_sentence(
     tmp_path: Path, rows: list[Row], heading: str, said: str
 ) -> None:
-    found = differing(visited(tmp_path, Visit(rows=rows)))
-    assert found == NOTHING | {heading: [f"- {said}"]}
+    assert differing(visited(tmp_path, Visit(rows=rows))) == NOTHING | {heading: [f"- {said}"]}
 
 
 @pytest.mark.parametrize(

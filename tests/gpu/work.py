@@ -228,12 +228,7 @@ def reserve_as_jax() -> object:
 
 
 class Worker:
-    """A process of ``python -m tests.gpu.work``, and what it says.
-
-    Attributes:
-        process: It.
-        pid: Who holds the memory: it, or its child; known once it is ready.
-    """
+    """A process of ``python -m tests.gpu.work``, and what it says."""
 
     def __init__(self, kind: Kind, *arguments: str) -> None:
         self.process = subprocess.Popen(
@@ -243,6 +238,7 @@ class Worker:
             stdout=subprocess.PIPE,
             text=True,
         )
+        # Who holds the memory: it, or its child; known once it is ready.
         self.pid = self.process.pid
 
     def refusal(self) -> str:
@@ -269,10 +265,6 @@ class Worker:
 @contextmanager
 def holder(kind: Kind, *arguments: str) -> Iterator[Worker]:
     """A process that works so until the end of the block, which begins once it does.
-
-    Args:
-        kind: What it does.
-        arguments: Further ones of its command line.
 
     Raises:
         NoWorkError: It cannot work, for the reason in the text.

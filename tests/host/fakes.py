@@ -105,13 +105,10 @@ class FakeProc:
 
 
 class FakeWorkloads:
-    """A ``/proc`` of files in which processes have an environment, and a reader of workloads.
-
-    Attributes:
-        root: The file system in which the reader looks for the names of containers.
-    """
+    """A ``/proc`` of files in which processes have an environment, and a reader of workloads."""
 
     def __init__(self, folder: Path) -> None:
+        # The file system in which the reader looks for the names of containers.
         self.root = folder / "root"
         self.clock = HandClock(epoch=0.0)
         self.proc = FakeProc(folder / "proc")

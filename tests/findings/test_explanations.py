@@ -18,8 +18,7 @@ def test_an_explanation_says_what_was_seen_and_since_when() -> None:
     state = see(history, 120, gpu(), process(memory_used=8 * 2**30))
     told = explain(history, state)
     assert state.since == NOON + 6
-    assert told.since == "since 12:00, for 2 m"
-    assert told.seen == state.evidence
+    assert (told.since, told.seen) == ("since 12:00, for 2 m", state.evidence)
     assert "notebook" in told.causes[0]
 
 

@@ -6,13 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gpumon.findings import (
-    FindingKind,
-    Severity,
-    conditions,
-    gpu_findings,
-    gpu_state,
-)
+from gpumon.findings import FindingKind, Severity, conditions, gpu_findings, gpu_state
 from gpumon.model.snapshot import Gpu, Reserved
 from gpumon.recording.history import History
 from tests.build import GIB, NOON, gpu, process, snapshot
@@ -38,8 +32,7 @@ def test_a_reserved_card_is_not_free_and_says_who_keeps_it_since_when() -> None:
     assert (state.kind, state.severity) == (FindingKind.RESERVED, Severity.NOTE)
     assert state.short == "reserved by ann 12m"
     assert state.sentence == "reserved by ann for 12m: gpumon run keeps it for a job"
-    assert state.evidence == ("gpumon run 4711: python train.py",)
-    assert state.since == NOON - 720
+    assert (state.evidence, state.since) == (("gpumon run 4711: python train.py",), NOON - 720)
     assert FindingKind.FREE not in {one.kind for one in gpu_findings(history, gpu())}
     assert gpu_state(history, gpu(index=1)).kind is FindingKind.FREE
 
@@ -69,5 +62,4 @@ def test_who_it_is_may_not_be_known() -> None:
 
 
 def test_further_reservations_are_counted() -> None:
-    state = gpu_state(history_of(ANN, ANN, ANN), gpu())
-    assert state.short == "reserved by ann 12m +2"
+    assert gpu_state(history_of(ANN, ANN, ANN), gpu()).short == "reserved by ann 12m +2"

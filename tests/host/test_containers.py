@@ -117,8 +117,7 @@ def test_a_file_that_is_missing_is_looked_for_once_a_minute(root: Path) -> None:
 
 
 def test_docker_is_asked_over_its_socket(root: Path, docker: Docker) -> None:
-    named = ContainerNames(str(root)).named(DOCKER, 0.0)
-    assert named.label == "docker llama-ft"
+    assert ContainerNames(str(root)).named(DOCKER, 0.0).label == "docker llama-ft"
     assert docker.asked == ["/containers/json"]
 
 

@@ -17,6 +17,7 @@ from gpumon.host.listeners import Listener, Sockets, is_connected, reachable_add
 from gpumon.model.processes import ProcessId
 from gpumon.system.system import System
 from tests.host.programs import identity
+from tests.known import known
 from tests.lives import needs
 
 if TYPE_CHECKING:
@@ -42,8 +43,7 @@ def listening(*prefix: str) -> Iterator[tuple[int, str]]:
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
-        yield process.pid, process.stdout.readline().strip()
+        yield process.pid, known(process.stdout).readline().strip()
         process.kill()
 
 

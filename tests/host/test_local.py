@@ -44,8 +44,7 @@ def gpu_process(pid: int) -> GpuProcess:
 
 
 def test_it_says_who_asks(host: ProcessHost) -> None:
-    assert host.uid == os.geteuid()
-    assert host.user == lives.user_name(os.geteuid())
+    assert (host.uid, host.user) == (os.geteuid(), lives.user_name(os.geteuid()))
     assert not host.readonly
 
 
@@ -55,8 +54,7 @@ def test_the_device_files_of_its_folder_are_looked_for(
     process = family.python(programs.HOLDER, str(card))
     found = known(host.scan(snapshot()))
     assert [suspect.id.pid for suspect in found.suspects] == [process.pid]
-    details = known(host.details(identity(process.pid)))
-    assert details.devices == (str(card),)
+    assert known(host.details(identity(process.pid))).devices == (str(card),)
 
 
 def test_orphans_are_remembered_from_scan_to_scan(
@@ -66,8 +64,7 @@ def test_orphans_are_remembered_from_scan_to_scan(
     (parent,) = lives.children(reaper.pid)
     assert host.scan(snapshot()) is not None
     programs.go_on(reaper)
-    assert reaper.stdout is not None
-    reaper.stdout.readline()
+    known(reaper.stdout).readline()
     found = known(host.scan(snapshot()))
     assert found.suspects[0].sentence.startswith(f"its parent {parent} ended just now")
 

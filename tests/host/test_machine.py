@@ -51,8 +51,7 @@ def proc(tmp_path: Path) -> Proc:
 def test_the_machine_is_told_as_it_is() -> None:
     facts = MachineReader().read()
     memory = psutil.virtual_memory()
-    assert facts.name == socket.gethostname()
-    assert facts.cpu_count == psutil.cpu_count()
+    assert (facts.name, facts.cpu_count) == (socket.gethostname(), psutil.cpu_count())
     assert facts.memory_total == memory.total
     assert facts.memory_used == pytest.approx(memory.total - memory.available, rel=0.2)
     assert facts.load == pytest.approx(os.getloadavg(), abs=0.5)

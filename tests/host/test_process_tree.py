@@ -164,8 +164,7 @@ def test_a_table_that_contradicts_itself_is_read_to_its_end(fake: FakeProc) -> N
 def test_names_chosen_to_confuse_are_told_as_they_are(fake: FakeProc) -> None:
     process = fake.add(20, name="a) S 1 (\n", command=b"a\xffb\0\x1b[31m\0")
     (told,) = read_relatives([process], fake.system)
-    assert told.name == "a) S 1 (\n"
-    assert told.command == ("a\N{REPLACEMENT CHARACTER}b", "\x1b[31m")
+    assert (told.name, told.command) == ("a) S 1 (\n", ("a\N{REPLACEMENT CHARACTER}b", "\x1b[31m"))
     assert (told.parent, told.rss) == (1, 10 * PAGE_BYTES)
 
 

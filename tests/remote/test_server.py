@@ -56,17 +56,14 @@ class Server:
         return self.hear()
 
     def hear(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        answer: dict[str, Any] = json.loads(known(self.process.stdout).readline())
         return answer
 
     def close_input(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+        known(self.process.stdin).close()
 
     def close_output(self) -> None:
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        known(self.process.stdout).close()
 
 
 @contextmanager

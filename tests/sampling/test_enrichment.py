@@ -321,8 +321,7 @@ def test_a_look_that_takes_long_rests_twenty_times_as_long(bench: Bench) -> None
 
 def test_a_scan_is_as_old_as_it_says(bench: Bench) -> None:
     given = bench.sees(ANN, seconds=2.0)
-    later = bench.annotate(replace(given, time=given.time + 5))
-    assert known(later.holders).at == given.time
+    assert known(bench.annotate(replace(given, time=given.time + 5)).holders).at == given.time
 
 
 def test_families_are_read_once_a_second_while_wanted_and_else_not_at_all(bench: Bench) -> None:

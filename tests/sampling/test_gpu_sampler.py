@@ -87,8 +87,7 @@ class Sampled(Machine):
 
 def test_a_machine_of_which_only_samples_are_known_has_processes_that_get_no_signal() -> None:
     machine = Sampled()
-    assert machine.name is None
-    assert machine.reservations is None
+    assert (machine.name, machine.reservations) == (None, None)
     assert machine.links() is NO_KNOWN_LINKS
     assert machine.processes.readonly
     assert machine.processes is machine.processes

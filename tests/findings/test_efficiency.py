@@ -107,13 +107,8 @@ def test_a_moment_of_more_work_does_not_end_busy_but_empty(machine: Machine) -> 
     assert machine.state().since == NOON + 5
 
 
-@pytest.mark.parametrize(
-    "changes", [{"sm_active": None}, {"utilization_gpu": 80}, {"sm_active": 25.0}]
-)
-def test_without_both_values_nothing_is_called_empty(
-    machine: Machine, changes: dict[str, Any]
-) -> None:
-    machine.play(400, lambda _: (gpu(**{**EMPTY, **changes}),))
+def test_without_the_use_of_its_sms_a_gpu_is_not_called_empty(machine: Machine) -> None:
+    machine.play(400, lambda _: (gpu(**{**EMPTY, "sm_active": None}),))
     assert machine.kinds() == [FindingKind.WORKING]
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 
 import pytest
 
+from tests.command import run_program
 from tests.gpu.card import HAS_CARD
 
 pytestmark = [
@@ -33,14 +33,7 @@ for ordinal in range(count.value):
 
 
 def output(command: list[str], **variables: str) -> str:
-    done = subprocess.run(
-        command,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_program(command, {**os.environ, **variables})
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 
 from gpumon.system.zstandard import zstd
+from tests.command import run_program
 from tests.driver import Driver, h100
 from tests.driver.cuda import serving
 from tests.driver.owners import lives
@@ -74,12 +75,8 @@ def test_it_runs_through_and_a_wrong_value_is_among_what_differs(tmp_path: Path)
     _check_log(out / "run.tar")
     differing = {one.name for one in compare.differences(compare.read(out / "compare.csv"))}
     assert differing == {"temperature.gpu"}
-    said = subprocess.run(
-        [sys.executable, "-m", "tests.gpu.report", str(out)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
+    said = run_program(
+        [sys.executable, "-m", "tests.gpu.report", str(out)], cwd=ROOT, check=True
     ).stdout
     assert "temperature.gpu: " in said
     private = (driver.cards[0].serial, driver.cards[0].uuid, str(ROOT))
@@ -166,7 +163,7 @@ def test_the_plan_makes_eight_files_within_nine_minutes() -> None:
 
 
 def test_without_a_folder_it_says_how_to_call_it() -> None:
-    done = subprocess.run(["bash", str(SCRIPT)], capture_output=True, text=True, check=False)
+    done = run_program(["bash", str(SCRIPT)])
     assert done.returncode != 0
     assert "usage: bash tests/gpu/visit.sh OUT" in done.stderr
 

@@ -17,6 +17,7 @@ from gpumon.host.details import LIMIT, is_secret, read_details
 from gpumon.host.process_host import Details
 from gpumon.model.processes import Workload
 from tests import build, lives
+from tests.command import run_program
 from tests.host import programs
 from tests.host.fakes import FakeProc
 from tests.host.programs import identity
@@ -287,8 +288,6 @@ def test_a_long_value_chosen_to_be_slow_is_judged_at_once() -> None:
     code += "resource.setrlimit(resource.RLIMIT_CPU, (10, 10))\n"
     code += "for part in sys.argv[1:]:\n print(repr(part), flush=True)\n"
     code += " is_secret('X', part * (2**18 // len(part)))"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *parts], capture_output=True, text=True, check=False
-    )
+    done = run_program([sys.executable, "-c", code, *parts])
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
     assert done.stdout.splitlines() == [repr(part) for part in parts]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ import pytest
 from gpumon.host.process_host import Refusal, Refused
 from gpumon.kill.local_host import LocalHost
 from tests import build, lives
+from tests.command import run_program
 from tests.host import programs
 from tests.host.programs import identity
 from tests.known import known
@@ -135,7 +135,7 @@ def test_nothing_is_imported_before_it_is_needed() -> None:
         "import sys; from gpumon.kill.local_host import LocalHost; LocalHost(None); "
         "print(*sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_program([sys.executable, "-c", code], check=True)
     loaded = {name for name in done.stdout.split() if name.startswith("gpumon.")}
     system = {"gpumon.system", "gpumon.system.system"}
     assert loaded == {"gpumon.kill", "gpumon.kill.local_host", *system}

@@ -230,7 +230,6 @@ def _report_json(*, keep: bool) -> int:
 
 
 def main() -> int:
-    """Measure, and print the tables."""
     parser = _parser()
     options = parser.parse_args()
     if options.keep and not options.json:

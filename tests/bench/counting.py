@@ -24,8 +24,6 @@ _NAMES = {SAMPLE[1], FRAME[1]}
 
 
 class Counted(TypedDict):
-    """What was counted."""
-
     calls: int  # Calls on the thread that writes this; others wait, and poll meanwhile.
     modules: int  # Modules that were imported.
     samples: list[int]  # Calls in each sample.
@@ -47,7 +45,6 @@ class _Counter:
         sys.setprofile(self._count)
 
     def write(self) -> None:
-        """Put what was counted into the file."""
         sys.setprofile(None)
         counted = Counted(
             calls=self._calls[threading.get_ident()],
@@ -83,7 +80,6 @@ class _Counter:
 
 
 def main() -> int:
-    """Run gpumon."""
     counter = _Counter(sys.argv[1])
     sys.argv[:2] = ["gpumon"]
     counter.start()

@@ -105,11 +105,9 @@ class Line:
         return cpu_seconds(self._process.pid)
 
     def pss_bytes(self) -> int:
-        """Memory of the program and its children."""
         return pss_bytes(self._process.pid)
 
     def press(self, keys: bytes) -> None:
-        """Type."""
         self.pressed.append(Pressed(self.now, keys))
         os.write(self._master, keys)
 

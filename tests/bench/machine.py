@@ -44,7 +44,6 @@ class RealMachine:
         self._home = home
 
     def env(self) -> Mapping[str, str]:
-        """The environment of this process, without anybody's configuration."""
         return _clean(os.environ, self._home)
 
     def calls(self) -> None:
@@ -72,7 +71,6 @@ class Machine:
         self._home = home
 
     def env(self) -> Mapping[str, str]:
-        """The environment in which a program finds the driver, and nobody's configuration."""
         return _clean(self.driver.env(), self._home)
 
     def calls(self) -> tuple[int, float]:
@@ -83,7 +81,6 @@ class Machine:
         return sum(one.calls for one in counted), sum(one.seconds for one in counted)
 
     def pcie_is_free(self, free: bool) -> None:
-        """Whether asking for PCIe throughput takes no time, or 20 ms as of a real driver."""
         for card in self.driver.cards:
             card.latency("nvmlDeviceGetPcieThroughput", 0.0 if free else 0.020)
 

@@ -26,8 +26,6 @@ UP, DOWN = b"\x1bOA", b"\x1bOB"
 
 
 class Program(NamedTuple):
-    """A program to measure."""
-
     name: str  # In the tables.
     command: tuple[str, ...]  # Program and arguments.
     # The lines that have its cursor, for those that have one.
@@ -62,13 +60,10 @@ def nvtop(path: str, *, pcie_free: bool) -> Program:
 
 
 class Peers(NamedTuple):
-    """Where the peers are."""
-
     python: Path | None  # A Python that has nvitop and gpustat beside it; ``None`` leaves them out.
     nvtop: str | None  # nvtop; ``None`` where it is not installed.
 
     def versions(self) -> str:
-        """Which versions they are."""
         words = []
         if self.python is not None:
             asked = "from importlib.metadata import version as v; print(v('nvitop'), v('gpustat'))"

@@ -65,8 +65,6 @@ _LEAST_SHARE = 0.01
 
 
 class Watcher(NamedTuple):
-    """A monitor."""
-
     name: str  # In the table.
     command: tuple[str, ...] = ()  # Program and arguments; empty for none.
     keys: tuple[bytes, ...] = ()  # Pressed one after the other once it is there.
@@ -141,7 +139,6 @@ class Training:
         return found
 
     def close(self) -> None:
-        """End it."""
         self._process.kill()
         self._process.communicate()
 
@@ -371,7 +368,6 @@ def _surroundings() -> Iterator[tuple[str, Mapping[str, str]]]:
 
 
 def main() -> int:
-    """Measure, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.watching", description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each turn")

@@ -1,4 +1,4 @@
-"""What is said of a GPU that a scheduler gave to a job."""
+"""What is said of a GPU that a scheduler gave to a job, or that ``gpumon run`` keeps for one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gpumon.findings import FindingKind, Severity, conditions, gpu_findings, gpu
 from gpumon.findings.finding import BRIEF_CELLS, SHORT_CELLS
 from gpumon.findings.work import mig_state, not_free
 from gpumon.model.allocations import Allocation
-from gpumon.model.snapshot import MigInstance
+from gpumon.model.snapshot import MigInstance, Reserved, Snapshot
 from gpumon.recording.history import History
 from gpumon.text.formatting import cell_width, printable
 from gpumon.ui.view.header_footer import gpu_counts
@@ -205,3 +205,52 @@ def test_a_mig_device_is_given_away_with_its_gpu_and_a_gpu_in_part(
 def test_a_job_that_started_with_the_first_idle_sample_has_run_nothing_since_its_start() -> None:
     job = msgspec.structs.replace(ANN, since=NOON - 570)
     assert gpu_state(history_of(job, seconds=600), gpu()).short == "slurm 88123 ann, no process 9m"
+
+
+KEPT = Reserved("GPU-0", user="ann", pid=4711, since=NOON - 720, command="python train.py")
+TWO_IDLE = snapshot(NOON, gpu(), gpu(index=1))
+
+
+def reserving(*reserved: Reserved, seen: Snapshot = TWO_IDLE) -> History:
+    history = History(conditions())
+    history.add(msgspec.structs.replace(seen, reserved=reserved))
+    return history
+
+
+def test_a_reserved_card_is_not_free_and_says_who_keeps_it_since_when() -> None:
+    history = reserving(KEPT)
+    state = gpu_state(history, gpu())
+    assert (state.kind, state.severity) == (FindingKind.RESERVED, Severity.NOTE)
+    assert state.short == "reserved by ann 12m"
+    assert state.sentence == "reserved by ann for 12m: gpumon run keeps it for a job"
+    assert (state.evidence, state.since) == (("gpumon run 4711: python train.py",), NOON - 720)
+    assert FindingKind.FREE not in {one.kind for one in gpu_findings(history, gpu())}
+    assert gpu_state(history, gpu(index=1)).kind is FindingKind.FREE
+
+
+def test_a_reserved_card_at_work_is_no_news() -> None:
+    busy = gpu(memory_used=GIB, utilization_gpu=90)
+    state = gpu_state(reserving(KEPT, seen=snapshot(NOON, busy, processes=(process(),))), busy)
+    assert (state.kind, state.severity) == (FindingKind.RESERVED, Severity.QUIET)
+
+
+def test_what_is_wrong_with_a_card_goes_before_who_keeps_it() -> None:
+    hot = gpu(temperature_gpu=92)
+    found = gpu_findings(reserving(KEPT, seen=snapshot(NOON, hot)), hot)
+    assert found[0].kind is FindingKind.HOT
+    assert FindingKind.RESERVED in {one.kind for one in found}
+
+
+def test_a_reserved_mig_device_is_told_of_its_card() -> None:
+    state = gpu_state(reserving(msgspec.structs.replace(KEPT, mig_uuid="MIG-1")), gpu())
+    assert state.sentence.startswith("a MIG device of it is reserved by ann for 12m")
+
+
+def test_who_it_is_may_not_be_known() -> None:
+    state = gpu_state(reserving(Reserved("GPU-0")), gpu())
+    assert (state.short, state.since) == ("reserved", None)
+    assert "is not visible here" in state.evidence[0]
+
+
+def test_further_reservations_are_counted() -> None:
+    assert gpu_state(reserving(KEPT, KEPT, KEPT), gpu()).short == "reserved by ann 12m +2"

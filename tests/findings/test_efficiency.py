@@ -34,7 +34,6 @@ class Machine:
         self.now = NOON
 
     def see(self, *gpus: Gpu, processes: tuple[GpuProcess, ...] = ()) -> None:
-        """The next second."""
         self.history.add(snapshot(self.now, *gpus, processes=processes))
         self.now += 1
 
@@ -48,11 +47,9 @@ class Machine:
                 self.see(*seen.gpus, processes=seen.processes)
 
     def state(self, index: int = 0) -> Finding:
-        """What the table says of a GPU."""
         return gpu_state(self.history, known(self.history.latest).gpus[index])
 
     def kinds(self, index: int = 0) -> list[FindingKind]:
-        """All findings of a GPU."""
         found = gpu_findings(self.history, known(self.history.latest).gpus[index])
         return [finding.kind for finding in found]
 

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 
 class Seen:
-    """A history that knows two things."""
-
     def __init__(
         self,
         idle: Mapping[int, float] | None = None,

@@ -26,8 +26,6 @@ VLLM = Workload(server=InferenceServer("vllm", "qwen", 100, 1))
 
 
 class Limit(NamedTuple):
-    """A limit of a finding."""
-
     kind: FindingKind
     after: int  # seconds
     at: Snapshot  # with a value that just counts

@@ -34,7 +34,6 @@ class Watched:
 
     @property
     def card(self) -> Card:
-        """The GPU of the driver."""
         return self.room.driver.cards[0]
 
     def sample(
@@ -46,12 +45,10 @@ class Watched:
             self.history.add(self.room.sample(float(step)))
 
     def found(self) -> dict[FindingKind, Finding]:
-        """The findings of the GPU."""
         found = gpu_findings(self.history, known(self.history.latest).gpus[0])
         return {finding.kind: finding for finding in found}
 
     def state(self) -> Finding:
-        """What the table says of the GPU."""
         return gpu_state(self.history, known(self.history.latest).gpus[0])
 
 

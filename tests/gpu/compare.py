@@ -146,7 +146,6 @@ class Table:
 
     @property
     def failed(self) -> bool:
-        """Whether a part of the step could not be done."""
         return any(row.verdict == Verdict.FAILED.value for row in self.rows)
 
 
@@ -467,8 +466,6 @@ def _uses(snapshot: Snapshot, computes: bool) -> dict[_UseKey, tuple[float | Non
 
 
 class Difference(NamedTuple):
-    """What differs."""
-
     name: str  # As in the rows.
     source: str  # As in the rows.
     load: str  # As in the rows.

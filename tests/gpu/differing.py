@@ -17,7 +17,6 @@ from tests.gpu.anonymous import NAMES_A_MACHINE
 from tests.gpu.ending import Ended, Endings, OutOfMemory
 from tests.gpu.failures import printed
 from tests.gpu.folder import whole_text
-from tests.gpu.results import End
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -43,6 +42,20 @@ _SOURCES: Mapping[str, str] = {
     "pmon": "nvidia-smi pmon",
     "gpm": "the known load",
 }
+
+
+class EndedProcess(msgspec.Struct):
+    """A process, as ``gpumon end`` reports it (docs/end.md)."""
+
+    pid: int
+    outcome: str
+    sentence: str | None = None
+
+
+class End(msgspec.Struct):
+    """The JSON object of ``gpumon end``, as far as it is reported."""
+
+    processes: list[EndedProcess] = []
 
 
 class Group(NamedTuple):

@@ -116,15 +116,12 @@ class Watch:
         self._host = LocalHost(lambda: self._source.backend.device_files)
 
     def close(self) -> None:
-        """Close the driver."""
         self._source.close()
 
     def gpu(self) -> Gpu:
-        """The first GPU now."""
         return self._source.sample().gpus[0]
 
     def is_quiet(self) -> bool:
-        """Whether nobody is on the first GPU."""
         snapshot = self._source.sample()
         return not any(use.gpu_index == 0 for one in snapshot.processes for use in one.uses)
 
@@ -268,7 +265,6 @@ def _milliseconds(since: float) -> float:
 
 
 def main() -> int:
-    """Try each, and write what is known after each."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.ending", description=__doc__)
     parser.add_argument("out", type=Path)
     options = parser.parse_args()

@@ -57,7 +57,6 @@ class Facts(msgspec.Struct):
 
 
 def facts() -> Facts:
-    """Those of this machine."""
     source = NvmlSource()
     source.open()
     snapshot = source.sample()

@@ -26,7 +26,6 @@ class Printed(NamedTuple):
 
 
 def printed(lines: Iterable[str]) -> Printed:
-    """What pytest printed, in any of its styles, cut or whole."""
     failed: dict[str, str] = {}
     total, title = "", None
     for line in (_COLOUR.sub("", line).rstrip() for line in lines):

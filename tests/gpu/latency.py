@@ -303,7 +303,6 @@ class _File:
         self._file.flush()
 
     def miss(self, user: str, load: str, reason: str) -> None:
-        """Say that a run gave nothing."""
         self.missing = True
         self.write([{"user": user, "load": load, "refused": f"not measured: {reason}"}])
 
@@ -345,7 +344,6 @@ def write(out: Path, pace: float) -> int:
 
 
 def main() -> int:
-    """Measure, or be one of the runs."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.latency", description=__doc__)
     parser.add_argument("out", type=Path, nargs="?", metavar="OUT", default=Path())
     parser.add_argument("--pace", type=float, default=1.0)

@@ -149,7 +149,6 @@ class Names:
         self._users: dict[str, str] = {}
 
     def cells(self, row: Mapping[str, str]) -> dict[str, str]:
-        """A row of a log, without names."""
         return {column: self._cell(column, cell) for column, cell in row.items()}
 
     def _cell(self, column: str, cell: str) -> str:
@@ -191,7 +190,6 @@ def _written(columns: Iterable[str], rows: Iterable[Mapping[str, str]]) -> str:
 
 
 def main() -> int:
-    """Record, and pack what was recorded, also when cut."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.record", description=__doc__)
     parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("--pace", type=float, default=1.0)

@@ -34,8 +34,6 @@ class HungError(SmiError):
 
 
 class RefusedError(SmiError):
-    """nvidia-smi does not know a field."""
-
     def __init__(self, field: str) -> None:
         super().__init__(f"nvidia-smi does not know the field {field}")
         self.field = field  # Its name.
@@ -141,7 +139,6 @@ def documents(seconds: float = SECONDS) -> list[Document]:
 
 
 def compute_apps(seconds: float = SECONDS) -> list[App]:
-    """The processes of ``--query-compute-apps``."""
     text = ask(
         f"--query-compute-apps={','.join(_APP_FIELDS)}",
         "--format=csv,noheader,nounits",

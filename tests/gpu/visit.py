@@ -49,8 +49,6 @@ _CLOSING_SECONDS = 10.0
 
 
 class Step(NamedTuple):
-    """A part of the visit."""
-
     name: str  # In the report.
     file: str  # What it makes of the folder's files.
     # Of Python, with ``OUT`` and ``PACE`` for these, and ``WATCHING`` for the seconds that are left
@@ -61,8 +59,6 @@ class Step(NamedTuple):
 
 
 class Outcome(msgspec.Struct):
-    """How a step went."""
-
     name: str  # Of the step.
     file: str  # What it should have made.
     began: float  # Seconds after the beginning of the visit.
@@ -257,7 +253,6 @@ def _end_all_of(process: subprocess.Popen[bytes]) -> None:
 
 
 def main() -> int:
-    """Visit this machine."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.visit", description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--pace", type=float, default=1.0, help="0 to 1: shorter than in earnest")

@@ -33,8 +33,6 @@ class Values(msgspec.Struct):
 
 
 class Rate(msgspec.Struct):
-    """How sampling at ten a second went."""
-
     late: int  # How many samples were not ready before the next was due.
     longest: float  # Seconds that the longest took, the first left out.
     driver_share: float  # Seconds inside the driver per second.

@@ -33,7 +33,6 @@ class FakeProc:
 
     @property
     def system(self) -> System:
-        """The operating system that has these processes."""
         return System(str(self.root))
 
     def add(
@@ -89,7 +88,6 @@ class FakeProc:
         return ProcessId(pid, pid if start_time is None else start_time)
 
     def add_thread(self, pid: int, tid: int, *, state: str = "S", wait_channel: str = "") -> None:
-        """Add a thread to a process that is there already."""
         directory = self.root / str(pid)
         thread = directory / "task" / str(tid)
         thread.mkdir()

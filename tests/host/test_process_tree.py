@@ -162,8 +162,9 @@ def test_a_table_that_contradicts_itself_is_read_to_its_end(fake: FakeProc) -> N
 
 
 def test_the_command_of_a_process_that_hangs_is_not_asked_for(fake: FakeProc) -> None:
-    process = fake.add(20, state="D", command=b"python\0")
-    assert read_relatives([process], fake.system)[0].command == ()
+    process = fake.add(20, name="a) S 1 (\n", state="D", command=b"python\0")
+    (told,) = read_relatives([process], fake.system)
+    assert (told.name, told.command) == ("a) S 1 (\n", ())
 
 
 def test_the_line_of_gpumon_itself_is_marked(family: Family) -> None:

@@ -26,7 +26,6 @@ pytestmark = pytest.mark.usefixtures("state")
 
 
 def stop(server: Server, pid: int, *, freeze: bool = True) -> None:
-    """Stop a process through the server."""
     handle = open_one(server, pid)
     server.ask(ask="send", id=2, handle=handle, number=19, before=LATE, freeze=freeze)
     until_state(pid, "T")

@@ -73,7 +73,6 @@ class Asking:
         return self.settings
 
     def load(self, *processes: GpuProcess) -> ServerLoad | None:
-        """What the first of these processes gets."""
         return self.servers.find(processes)[0].get(processes[0].id)
 
 

@@ -825,33 +825,40 @@ def test_the_best_suspect_is_named_with_the_reason() -> None:
     assert "41251 python of ann: its parent 41233 ended 22m ago" in found.evidence
 
 
+CHILD, WATCHER = suspect(1, HoldReason.CHILD), suspect(2, HoldReason.OBSERVER)
+HOLDS = suspect(3, HoldReason.HOLDS)
+
+
 @pytest.mark.parametrize(
-    ("reason", "short"),
+    ("suspects", "words"),
     [
-        (HoldReason.LEADER_EXITED, "31G unattributed, half-dead of …"),
-        (HoldReason.UNINTERRUPTIBLE, "31G unattributed, D-state of ann"),
-        (HoldReason.STOPPED, "31G unattributed, stopped of ann"),
-        (HoldReason.OTHER_CONTAINER, "31G unattributed, container of …"),
-        (HoldReason.HOLDS, "31G unattributed, process of a…?"),
-        (HoldReason.CHILD, "31G unattributed, child of ann?"),
-        (HoldReason.OBSERVER, "31G unattributed"),
+        ([suspect(reason=HoldReason.LEADER_EXITED)], ", half-dead of …"),
+        ([suspect(reason=HoldReason.UNINTERRUPTIBLE)], ", D-state of ann"),
+        ([suspect(reason=HoldReason.STOPPED)], ", stopped of ann"),
+        ([suspect(reason=HoldReason.OTHER_CONTAINER)], ", container of …"),
+        ([HOLDS], ", process of a…?"),
+        ([CHILD], ", child of ann?"),
+        ([WATCHER], ""),
+        ([WATCHER, CHILD], ", child of ann?"),
+        ([WATCHER, CHILD, HOLDS], ", process of a…?"),
+        ([HOLDS, suspect(4)], ", orphan of ann"),
+        # It holds another GPU, or is listed by now.
+        ([suspect(card="GPU-1"), suspect(100)], ""),
+    ],
+    ids=[
+        *("leader exited", "uninterruptible", "stopped", "other container", "holds", "child"),
+        *("observer", "a child beside an observer", "a holder before a child"),
+        *("an orphan before a holder", "on another GPU, or listed"),
     ],
 )
-def test_each_reason_has_its_word_and_an_observer_is_not_blamed(
-    reason: HoldReason, short: str
+def test_the_most_suspect_is_named_by_a_word_and_an_observer_is_not_blamed(
+    suspects: list[UnlistedHolder], words: str
 ) -> None:
-    assert stray(suspect(reason=reason)).short == short
+    assert stray(*suspects).short == f"31G unattributed{words}"
 
 
-def test_a_child_is_blamed_softly_and_only_when_there_is_nobody_else() -> None:
-    child = suspect(1, HoldReason.CHILD)
-    watcher = suspect(2, HoldReason.OBSERVER)
-    found = stray(watcher, child)
-    assert found.short == "31G unattributed, child of ann?"
-    assert "the memory of a child is normally attributed to its parent" in found.sentence
-    holder = suspect(3, HoldReason.HOLDS)
-    assert stray(watcher, child, holder).short == "31G unattributed, process of a…?"
-    assert stray(holder, suspect(4)).short == "31G unattributed, orphan of ann"
+def test_a_child_is_blamed_softly() -> None:
+    assert "the memory of a child is normally attributed to its parent" in stray(CHILD).sentence
 
 
 def test_every_suspect_stands_in_the_evidence_and_the_others_are_counted() -> None:
@@ -881,10 +888,6 @@ def test_an_old_look_says_how_old_it_is(history: History) -> None:
     card = gpu(memory_used=32 * GIB)
     found = see(history, 300, card, process(memory_used=GIB), holders=scan)
     assert "scanned 5 m ago" in found.evidence
-
-
-def test_who_holds_another_card_or_is_listed_by_now_is_no_suspect() -> None:
-    assert stray(suspect(card="GPU-1"), suspect(100)).short == "31G unattributed"
 
 
 def test_in_a_container_nobody_is_blamed_for_what_others_may_hold() -> None:

@@ -274,44 +274,32 @@ def test_a_framework_is_known_by_a_word_of_the_command(command: str, framework: 
 
 
 @pytest.mark.parametrize(
-    ("share", "environment", "seen"),
+    ("script", "share", "environment", "seen"),
     [
-        (0.75, {}, True),
-        (0.78, {}, True),
-        (0.60, {}, False),
-        (0.90, {}, False),
-        (0.90, {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".9"}, True),
-        (0.30, {"XLA_CLIENT_MEM_FRACTION": "0.30"}, True),
-        (0.75, {"XLA_CLIENT_MEM_FRACTION": ".30"}, False),
-        (0.75, {"XLA_CLIENT_MEM_FRACTION": "most"}, True),
-        (0.75, {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}, False),
-        (0.75, {"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}, True),
-        (0.75, {"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}, False),
+        ("jax.py", 0.75, {}, True),
+        ("jax.py", 0.78, {}, True),
+        ("jax.py", 0.60, {}, False),
+        ("jax.py", 0.90, {}, False),
+        ("jax.py", 0.90, {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".9"}, True),
+        ("jax.py", 0.30, {"XLA_CLIENT_MEM_FRACTION": "0.30"}, True),
+        ("jax.py", 0.75, {"XLA_CLIENT_MEM_FRACTION": ".30"}, False),
+        ("jax.py", 0.75, {"XLA_CLIENT_MEM_FRACTION": "most"}, True),
+        ("jax.py", 0.75, {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}, False),
+        ("jax.py", 0.75, {"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}, True),
+        ("jax.py", 0.75, {"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}, False),
+        ("keras_unet.py", 0.95, {}, True),
+        ("keras_unet.py", 0.85, {}, True),
+        ("keras_unet.py", 0.80, {}, False),
+        ("keras_unet.py", 0.95, {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}, False),
+        ("keras_unet.py", 0.95, {"TF_FORCE_GPU_ALLOW_GROWTH": "false"}, True),
+        ("keras_unet.py", 0.95, {"KERAS_BACKEND": "torch"}, False),
+        ("keras_unet.py", 0.95, {"KERAS_BACKEND": "tensorflow"}, True),
     ],
 )
-def test_jax_is_judged_by_its_settings(
-    share: float, environment: dict[str, str], seen: bool
+def test_a_framework_is_judged_by_its_settings(
+    script: str, share: float, environment: dict[str, str], seen: bool
 ) -> None:
-    found = preallocation(runs("python jax.py", share), details(environment), CARDS)
-    assert (found is not None) == seen
-
-
-@pytest.mark.parametrize(
-    ("share", "environment", "seen"),
-    [
-        (0.95, {}, True),
-        (0.85, {}, True),
-        (0.80, {}, False),
-        (0.95, {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}, False),
-        (0.95, {"TF_FORCE_GPU_ALLOW_GROWTH": "false"}, True),
-        (0.95, {"KERAS_BACKEND": "torch"}, False),
-        (0.95, {"KERAS_BACKEND": "tensorflow"}, True),
-    ],
-)
-def test_tensorflow_is_judged_by_its_settings(
-    share: float, environment: dict[str, str], seen: bool
-) -> None:
-    found = preallocation(runs("python keras_unet.py", share), details(environment), CARDS)
+    found = preallocation(runs(f"python {script}", share), details(environment), CARDS)
     assert (found is not None) == seen
 
 

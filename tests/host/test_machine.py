@@ -90,22 +90,11 @@ def test_memory_in_use(proc: Proc, kibibytes: dict[str, int], used: int | None) 
 @pytest.mark.parametrize(
     ("before", "after", "percent"),
     [
-        pytest.param(
-            {"user": 100, "idle": 100}, {"user": 103, "idle": 105, "iowait": 2}, 30.0, id="idle"
-        ),
-        pytest.param(
-            {},
-            {"user": 5, "nice": 1, "guest": 4, "guest_nice": 1, "idle": 4},
-            60.0,
-            id="guests are not counted twice",
-        ),
-        pytest.param(
-            {"user": 1, "iowait": 5},
-            {"user": 3, "iowait": 4},
-            100.0,
-            id="a waiting count that goes backwards",
-        ),
+        ({"user": 100, "idle": 100}, {"user": 103, "idle": 105, "iowait": 2}, 30.0),
+        ({}, {"user": 5, "nice": 1, "guest": 4, "guest_nice": 1, "idle": 4}, 60.0),
+        ({"user": 1, "iowait": 5}, {"user": 3, "iowait": 4}, 100.0),
     ],
+    ids=["idle", "guests are not counted twice", "a waiting count that goes backwards"],
 )
 def test_the_processor_is_unknown_at_first_and_measured_between_readings(
     proc: Proc, before: dict[str, int], after: dict[str, int], percent: float

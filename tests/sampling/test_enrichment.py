@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpumon.allocations import Allocations
-from gpumon.host.process_host import ProcessHost, RelatedProcess
+from gpumon.host.process_host import RelatedProcess
 from gpumon.model.allocations import Allocation
 from gpumon.model.processes import (
     GpuProcess,
@@ -85,15 +85,6 @@ class FakeHost:
 
     def wait(self, grips: Sequence[ProcessHandle], seconds: float) -> None:
         raise NotImplementedError
-
-
-def accepts(host: ProcessHost) -> ProcessHost:
-    """Let mypy hold the fake to the door that real hosts have."""
-    return host
-
-
-def test_the_fake_is_a_host() -> None:
-    assert accepts(FakeHost())
 
 
 class Bench:

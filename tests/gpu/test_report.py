@@ -20,9 +20,9 @@ from tests.command import run_program
 from tests.gpu import compare, latency, screen
 from tests.gpu.agreement import Verdict
 from tests.gpu.compare import Row
+from tests.gpu.differing import printed
 from tests.gpu.ending import Ended, Endings, OutOfMemory
 from tests.gpu.facts import Facts, GpuFacts
-from tests.gpu.failures import printed
 from tests.gpu.latency import Run
 from tests.gpu.report import LATENCY_README, WATCHING_README, report, write
 from tests.gpu.visit import Outcome

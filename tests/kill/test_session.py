@@ -879,6 +879,11 @@ class Ended:
         return self.back()
 
 
+@pytest.fixture
+def ended(family: Family, bench: Bench) -> Ended:
+    return Ended(family, bench)
+
+
 def await_another_report(ended: Ended, bench: Bench) -> MemoryReclaimed:
     seen = bench.changes
     bench.clock.ahead += 2
@@ -886,8 +891,7 @@ def await_another_report(ended: Ended, bench: Bench) -> MemoryReclaimed:
     return ended.back()
 
 
-def test_reclaimed_memory_is_counted(family: Family, bench: Bench) -> None:
-    ended = Ended(family, bench)
+def test_reclaimed_memory_is_counted(bench: Bench, ended: Ended) -> None:
     assert ended.back() == msgspec.structs.replace(
         ended.back(), expected=HELD, before=USED, now=None, settled=False
     )
@@ -904,8 +908,7 @@ def test_a_sample_from_before_the_signal_is_ignored(family: Family, bench: Bench
     assert await_another_report(ended, bench).now is None
 
 
-def test_missing_memory_is_explained(family: Family, bench: Bench) -> None:
-    ended = Ended(family, bench)
+def test_missing_memory_is_explained(bench: Bench, ended: Ended) -> None:
     held = ("GPU-0",)
     stranger = UnlistedHolder(
         ProcessId(1, 1), held, HoldReason.ORPHAN, "its parent 7 ended 22m ago"
@@ -954,8 +957,7 @@ def test_memory_of_an_unlisted_target_is_counted_when_it_exits(
     assert (back.returned, back.missing, back.remaining) == (HELD, 0, ())
 
 
-def test_the_same_sample_twice_settles_nothing(family: Family, bench: Bench) -> None:
-    ended = Ended(family, bench)
+def test_the_same_sample_twice_settles_nothing(bench: Bench, ended: Ended) -> None:
     snapshot = moment(1, USED, OTHER)
     ended.see(snapshot)
     ended.case.see(msgspec.structs.replace(snapshot, time=snapshot.time + 1))
@@ -963,9 +965,8 @@ def test_the_same_sample_twice_settles_nothing(family: Family, bench: Bench) -> 
 
 
 def test_nothing_is_settled_while_the_driver_lists_an_ended_process(
-    family: Family, bench: Bench
+    bench: Bench, ended: Ended
 ) -> None:
-    ended = Ended(family, bench)
     ended.see(moment(1, USED, OTHER, ended.listed))
     ended.case.see(moment(2, USED, OTHER, ended.listed))
     assert not await_another_report(ended, bench).settled
@@ -976,10 +977,9 @@ def test_nothing_is_settled_while_the_driver_lists_an_ended_process(
 
 @pytest.mark.parametrize("start_time", [None, 7])
 def test_a_listed_pid_of_an_ended_process_is_not_another_process(
-    family: Family, bench: Bench, start_time: int | None
+    bench: Bench, start_time: int | None, ended: Ended
 ) -> None:
     """Once it has left /proc its number stands without a start time there, or with another's."""
-    ended = Ended(family, bench)
     pid = ended.target.id.pid
     listed = build.process(pid, memory_used=HELD, start_time=start_time)
     ended.see(moment(1, USED, OTHER, listed))
@@ -994,8 +994,7 @@ def test_a_listed_pid_of_an_ended_process_is_not_another_process(
     assert (ended.back().returned, ended.back().listed) == (HELD, ())
 
 
-def test_values_from_before_a_gpu_was_lost_do_not_count(family: Family, bench: Bench) -> None:
-    ended = Ended(family, bench)
+def test_values_from_before_a_gpu_was_lost_do_not_count(bench: Bench, ended: Ended) -> None:
     ended.see(moment(1, USED - 12 * GIB, OTHER, ended.listed))
     ended.see(moment(2, None, OTHER))
     bench.clock.ahead += WAIT_SECONDS
@@ -1025,8 +1024,7 @@ input()
 """
 
 
-def test_the_wait_for_a_silent_gpu_has_a_limit(family: Family, bench: Bench) -> None:
-    ended = Ended(family, bench)
+def test_the_wait_for_a_silent_gpu_has_a_limit(bench: Bench, ended: Ended) -> None:
     bench.clock.ahead += WAIT_SECONDS
     (back,) = done(ended.case).memory
     assert (back.settled, back.now, back.returned, back.missing) == (True, None, None, None)
@@ -1066,9 +1064,8 @@ def settled(family: Family, bench: Bench, used: float, of_others: int) -> Memory
     return back
 
 
-def test_memory_freed_by_others_settles_nothing(family: Family, bench: Bench) -> None:
+def test_memory_freed_by_others_settles_nothing(bench: Bench, ended: Ended) -> None:
     """Before a list newer than the end says so, nobody knows whose the memory was."""
-    ended = Ended(family, bench)
     ended.case.see(moment(1, 5 * GIB, OTHER, ended.listed, processes_ahead=-1))
     assert not await_another_report(ended, bench).settled
     smaller = build.process(9, memory_used=1 * GIB)
@@ -1079,8 +1076,7 @@ def test_memory_freed_by_others_settles_nothing(family: Family, bench: Bench) ->
     assert (back.settled, back.returned) == (True, 30 * GIB)
 
 
-def test_memory_of_others_is_unknown_without_a_process_list(family: Family, bench: Bench) -> None:
-    ended = Ended(family, bench)
+def test_memory_of_others_is_unknown_without_a_process_list(ended: Ended) -> None:
     snapshot = moment(1, USED - HELD)
     card = msgspec.structs.replace(snapshot.gpus[0], unknown={"processes": Unknown.NOT_SUPPORTED})
     assert ended.see(msgspec.structs.replace(snapshot, gpus=(card,))).others is None

@@ -29,19 +29,12 @@ _HOUR = 3600.0
 
 
 class Pace(NamedTuple):
-    """How thorough the measuring is.
+    """How thorough the measuring is."""
 
-    Attributes:
-        rounds: How often each program is measured, in turn with the others.
-        seconds: How long at a time.
-        starts: How often each is started.
-        keys: How many keys are pressed.
-    """
-
-    rounds: int
-    seconds: float
-    starts: int
-    keys: int
+    rounds: int  # How often each program is measured, in turn with the others.
+    seconds: float  # How long at a time.
+    starts: int  # How often each is started.
+    keys: int  # How many keys are pressed.
 
 
 SHORT, LONG = Pace(2, 6.0, 5, 40), Pace(5, 12.0, 11, 120)
@@ -219,9 +212,7 @@ def _parser() -> argparse.ArgumentParser:
         " report on standard error what differs from earlier runs",
     )
     parser.add_argument(
-        "--keep",
-        action="store_true",
-        help="with --json: add this run to tests/bench/figures.jsonl",
+        "--keep", action="store_true", help="with --json: add this run to tests/bench/figures.jsonl"
     )
     return parser
 
@@ -239,7 +230,6 @@ def _report_json(*, keep: bool) -> int:
 
 
 def main() -> int:
-    """Measure, and print the tables."""
     parser = _parser()
     options = parser.parse_args()
     if options.keep and not options.json:

@@ -24,19 +24,10 @@ _NAMES = {SAMPLE[1], FRAME[1]}
 
 
 class Counted(TypedDict):
-    """What was counted.
-
-    Attributes:
-        calls: Calls on the thread that writes this; others wait, and poll meanwhile.
-        modules: Modules that were imported.
-        samples: Calls in each sample.
-        frames: Calls in each drawing of a sample.
-    """
-
-    calls: int
-    modules: int
-    samples: list[int]
-    frames: list[int]
+    calls: int  # Calls on the thread that writes this; others wait, and poll meanwhile.
+    modules: int  # Modules that were imported.
+    samples: list[int]  # Calls in each sample.
+    frames: list[int]  # Calls in each drawing of a sample.
 
 
 class _Counter:
@@ -54,7 +45,6 @@ class _Counter:
         sys.setprofile(self._count)
 
     def write(self) -> None:
-        """Put what was counted into the file."""
         sys.setprofile(None)
         counted = Counted(
             calls=self._calls[threading.get_ident()],
@@ -90,7 +80,6 @@ class _Counter:
 
 
 def main() -> int:
-    """Run gpumon."""
     counter = _Counter(sys.argv[1])
     sys.argv[:2] = ["gpumon"]
     counter.start()

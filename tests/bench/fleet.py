@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,7 +25,10 @@ from gpumon.fleet.fleet import HostStatus
 from gpumon.fleet.ssh import SshClient
 from gpumon.fleet.ssh_fleet import SshFleet
 from gpumon.stream import StreamWriter
+from tests.bench.measures import MIB
+from tests.bench.meters import pss_of
 from tests.fleet.streamer import samples
+from tests.known import known
 from tests.screen import Screen
 
 if TYPE_CHECKING:
@@ -52,26 +55,10 @@ def write_streams(folder: Path) -> None:
             os.write(pipe, writer.write(sample, time.time()))
 
 
-def pss(process: psutil.Process) -> float:
-    """MiB of memory, with its part of what is shared."""
-    with suppress(psutil.Error):
-        pages: float = process.memory_full_info().pss
-        return pages / 2**20
-    return 0.0
-
-
 class Hosts(NamedTuple):
-    """Simulated hosts.
-
-    Attributes:
-        names: Their names.
-        client: The program that reaches them.
-        folder: Their pipes.
-    """
-
-    names: list[str]
-    client: str
-    folder: str
+    names: list[str]  # Their names.
+    client: str  # The program that reaches them.
+    folder: str  # Their pipes.
 
     @contextmanager
     def writing(self) -> Iterator[tuple[int, float]]:
@@ -79,8 +66,7 @@ class Hosts(NamedTuple):
         command = [sys.executable, "-m", "tests.bench.fleet", "--write", self.folder]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
             try:
-                assert writer.stdout is not None
-                yield writer.pid, float(writer.stdout.readline())
+                yield writer.pid, float(known(writer.stdout).readline())
             finally:
                 writer.kill()
 
@@ -148,7 +134,7 @@ def measure_screen(hosts: int, seconds: float) -> None:
             cost = (sum(program.cpu_times()[:2]) - cpu) / (time.monotonic() - wall)
             delays.sort()
             print(f"CPU with the screen    {100 * cost:.1f} % of a core")
-            print(f"PSS with the screen    {pss(program):.1f} MiB")
+            print(f"PSS with the screen    {pss_of(program.pid) / MIB:.1f} MiB")
             print(f"output                 {(len(screen.output) - sent) / seconds / 1000:.1f} kB/s")
             print(f"key to screen          {1000 * statistics.median(delays):.1f} ms (median)")
             worst = delays[min(len(delays) - 1, len(delays) * 99 // 100)]
@@ -160,7 +146,7 @@ def measure_screen(hosts: int, seconds: float) -> None:
 def measure(hosts: int, seconds: float) -> None:
     """Read the hosts for some seconds, and print what it cost."""
     own = psutil.Process()
-    before = pss(own)
+    before = pss_of(own.pid) / MIB
     with hosts_of(hosts) as simulated, simulated.writing() as (writer, _):
         fleet = SshFleet(simulated.names, _INTERVAL, SshClient((simulated.client,)))
         delays: list[float] = []
@@ -189,8 +175,9 @@ def measure(hosts: int, seconds: float) -> None:
             print(f"hosts                  {hosts}")
             print(f"all live after         {live:.2f} s")
             print(f"CPU of gpumon          {100 * cpu:.1f} % of a core")
-            print(f"PSS of gpumon          {pss(own):.1f} MiB, {before:.1f} before it connected")
-            print(f"PSS of the clients     {sum(map(pss, clients)):.1f} MiB")
+            now = pss_of(own.pid) / MIB
+            print(f"PSS of gpumon          {now:.1f} MiB, {before:.1f} before it connected")
+            print(f"PSS of the clients     {sum(pss_of(one.pid) for one in clients) / MIB:.1f} MiB")
             print(f"changes told           {told / seconds:.0f} a second")
             print(f"line to listener       {1000 * statistics.median(delays):.2f} ms (median)")
         finally:
@@ -198,7 +185,6 @@ def measure(hosts: int, seconds: float) -> None:
 
 
 def main() -> None:
-    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.fleet", description=__doc__)
     parser.add_argument("--hosts", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=20)

@@ -50,22 +50,15 @@ class Pressed(NamedTuple):
 class Line:
     """Runs a program on a pty of its own until the end of the block.
 
-    Args:
-        command: Program and arguments.
-        env: Its environment; the terminal's kind is set here.
-        rate: Bytes a second that the line carries; ``None`` is as fast as they come.
-
-    Attributes:
-        output: What it wrote.
-        pressed: What was typed.
+    The rate is bytes a second that the line carries; ``None`` is as fast as they come.
     """
 
     def __init__(
         self, command: Sequence[str], env: Mapping[str, str], rate: float | None = None
     ) -> None:
         self._rate = rate
-        self.output: list[Written] = []
-        self.pressed: list[Pressed] = []
+        self.output: list[Written] = []  # What it wrote.
+        self.pressed: list[Pressed] = []  # What was typed.
         self._free_at = 0.0
         self._rest = b""
         self._is_closed = False
@@ -112,11 +105,9 @@ class Line:
         return cpu_seconds(self._process.pid)
 
     def pss_bytes(self) -> int:
-        """Memory of the program and its children."""
         return pss_bytes(self._process.pid)
 
     def press(self, keys: bytes) -> None:
-        """Type."""
         self.pressed.append(Pressed(self.now, keys))
         os.write(self._master, keys)
 

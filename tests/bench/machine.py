@@ -38,17 +38,12 @@ class Surroundings(Protocol):
 
 
 class RealMachine:
-    """This machine with the driver it has, whose calls nobody counts.
-
-    Args:
-        home: A folder for what programs configure and keep.
-    """
+    """This machine with the driver it has, whose calls nobody counts."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
 
     def env(self) -> Mapping[str, str]:
-        """The environment of this process, without anybody's configuration."""
         return _clean(os.environ, self._home)
 
     def calls(self) -> None:
@@ -76,7 +71,6 @@ class Machine:
         self._home = home
 
     def env(self) -> Mapping[str, str]:
-        """The environment in which a program finds the driver, and nobody's configuration."""
         return _clean(self.driver.env(), self._home)
 
     def calls(self) -> tuple[int, float]:
@@ -87,7 +81,6 @@ class Machine:
         return sum(one.calls for one in counted), sum(one.seconds for one in counted)
 
     def pcie_is_free(self, free: bool) -> None:
-        """Whether asking for PCIe throughput takes no time, or 20 ms as of a real driver."""
         for card in self.driver.cards:
             card.latency("nvmlDeviceGetPcieThroughput", 0.0 if free else 0.020)
 

@@ -30,39 +30,20 @@ _SMALL_STEPS = (0.0, 0.013, 0.029, 0.041, 0.057, 0.071, 0.083)
 
 
 class Cost(NamedTuple):
-    """What a program costs while it does what it is for.
+    """What a program costs while it does what it is for."""
 
-    Attributes:
-        cpu: % of a core.
-        pss: MiB; this and the next but two are ``None`` where nobody says.
-        kilobytes: kB a second to the terminal.
-        frames: Frames a second.
-        calls: NVML calls a second.
-        inside: Milliseconds inside NVML in each second.
-    """
-
-    cpu: float
-    pss: float | None
-    kilobytes: float
-    frames: float
-    calls: float | None
-    inside: float | None
+    cpu: float  # % of a core.
+    pss: float | None  # MiB; this and the next but two are ``None`` where nobody says.
+    kilobytes: float  # kB a second to the terminal.
+    frames: float  # Frames a second.
+    calls: float | None  # NVML calls a second.
+    inside: float | None  # Milliseconds inside NVML in each second.
 
 
 def cost(
     program: Program, machine: Surroundings, seconds: float, *, unread: bool = False
 ) -> tuple[Cost, float]:
-    """Let a program run.
-
-    Args:
-        program: It.
-        machine: Where.
-        seconds: How long to measure.
-        unread: Whether nobody reads what it writes.
-
-    Returns:
-        What it costs, and how many MiB it grew by meanwhile.
-    """
+    """What a program costs, and how many MiB it grew by; ``unread``: nobody reads its output."""
     machine.pcie_is_free(program.pcie_free)
     with Line(program.command, machine.env()) as line:
         line.read_until(program.after)
@@ -105,15 +86,10 @@ def _median(numbers: Sequence[float | None]) -> float | None:
 
 
 class Start(NamedTuple):
-    """How soon something true is to be seen, in ms; ``None`` is not within the time given.
+    """How soon something true is to be seen, in ms; ``None`` is not within the time given."""
 
-    Attributes:
-        data: The first card's temperature.
-        whole: A process as well.
-    """
-
-    data: float | None
-    whole: float | None
+    data: float | None  # The first card's temperature.
+    whole: float | None  # A process as well.
 
 
 def start(program: Program, machine: Machine) -> Start:
@@ -140,39 +116,21 @@ def first(
 
 
 class Obedience(NamedTuple):
-    """How soon a key is seen to work, in ms.
+    """How soon a key is seen to work, in ms."""
 
-    Attributes:
-        half: For half of the keys.
-        most: For 99 of a hundred.
-        frames: Frames a second meanwhile.
-        missed: Keys of which no effect was seen before the next one.
-        pressed: All keys.
-    """
-
-    half: float
-    most: float
-    frames: float
-    missed: int
-    pressed: int
+    half: float  # For half of the keys.
+    most: float  # For 99 of a hundred.
+    frames: float  # Frames a second meanwhile.
+    missed: int  # Keys of which no effect was seen before the next one.
+    pressed: int  # All keys.
 
 
 def obedience(
-    program: Program,
-    machine: Machine,
-    count: int,
-    rate: float | None = None,
-    *,
-    hung: bool = False,
+    program: Program, machine: Machine, count: int, rate: float | None = None, *, hung: bool = False
 ) -> Obedience:
     """Press arrow keys, and see when the cursor moves.
 
-    Args:
-        program: It; it has a cursor.
-        machine: Where.
-        count: Keys.
-        rate: Bytes a second that the line carries, if it is slow.
-        hung: Whether a card does not answer any more.
+    The rate is bytes a second of a slow line; a card that has hung does not answer any more.
     """
     assert program.cursor is not None
     machine.pcie_is_free(program.pcie_free)

@@ -35,7 +35,7 @@ def pss_bytes(root: int) -> int:
 
     0 where the kernel does not say.
     """
-    return sum(_pss(pid) for pid in tree(root))
+    return sum(pss_of(pid) for pid in tree(root))
 
 
 def _listed(folder: str) -> list[str]:
@@ -68,7 +68,8 @@ def _ticks(pid: int, field: int) -> float:
     return (int(fields[field]) + int(fields[field + 1])) / _TICKS
 
 
-def _pss(pid: int) -> int:
+def pss_of(pid: int) -> int:
+    """Memory of one process, in bytes; 0 where the kernel does not say."""
     # Not every kernel adds up.
     for name in ("smaps_rollup", "smaps"):
         try:

@@ -48,8 +48,6 @@ _PATIENCE = 60.0
 
 
 class Unit(Enum):
-    """The unit of a figure."""
-
     CALLS = "calls"
     ROUGH_CALLS = "calls, roughly"
     NVML_CALLS = "NVML calls"
@@ -64,8 +62,6 @@ class Unit(Enum):
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One measured figure."""
-
     value: float
     unit: Unit
 
@@ -159,12 +155,10 @@ def _read(file: Path) -> Counted:
 
 
 def to_json(run: Run) -> str:
-    """The run as one line."""
     return msgspec.json.encode(run).decode()
 
 
 def keep(file: Path, run: Run) -> None:
-    """Append the run to the file."""
     # A line that was cut must not swallow this one.
     before = "\n" if file.exists() and is_cut(file) else ""
     with file.open("a", encoding="utf-8") as lines:

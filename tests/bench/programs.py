@@ -26,21 +26,12 @@ UP, DOWN = b"\x1bOA", b"\x1bOB"
 
 
 class Program(NamedTuple):
-    """A program to measure.
-
-    Attributes:
-        name: In the tables.
-        command: Program and arguments.
-        cursor: The lines that have its cursor, for those that have one.
-        pcie_free: Whether it gets a driver that tells PCIe throughput at once.
-        after: Seconds after the start from which on it is measured.
-    """
-
-    name: str
-    command: tuple[str, ...]
+    name: str  # In the tables.
+    command: tuple[str, ...]  # Program and arguments.
+    # The lines that have its cursor, for those that have one.
     cursor: Callable[[Sight], set[int]] | None = None
-    pcie_free: bool = False
-    after: float = 3.0
+    pcie_free: bool = False  # Whether it gets a driver that tells PCIe throughput at once.
+    after: float = 3.0  # Seconds after the start from which on it is measured.
 
 
 def gpumon(*arguments: str) -> Program:
@@ -69,18 +60,10 @@ def nvtop(path: str, *, pcie_free: bool) -> Program:
 
 
 class Peers(NamedTuple):
-    """Where the peers are.
-
-    Attributes:
-        python: A Python that has nvitop and gpustat beside it; ``None`` leaves them out.
-        nvtop: nvtop; ``None`` where it is not installed.
-    """
-
-    python: Path | None
-    nvtop: str | None
+    python: Path | None  # A Python that has nvitop and gpustat beside it; ``None`` leaves them out.
+    nvtop: str | None  # nvtop; ``None`` where it is not installed.
 
     def versions(self) -> str:
-        """Which versions they are."""
         words = []
         if self.python is not None:
             asked = "from importlib.metadata import version as v; print(v('nvitop'), v('gpustat'))"
@@ -96,13 +79,7 @@ class Peers(NamedTuple):
 
 @contextmanager
 def peers(python: Path | None, nvtop_path: str | None, *, wanted: bool) -> Iterator[Peers]:
-    """The peers: those of this Python, or of an environment that is thrown away afterwards.
-
-    Args:
-        python: A Python that has nvitop and gpustat.
-        nvtop_path: nvtop, if it is not on the path.
-        wanted: Whether there are to be any.
-    """
+    """The peers: those of this Python, or of an environment that is thrown away afterwards."""
     if not wanted:
         yield Peers(None, None)
         return

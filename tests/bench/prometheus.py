@@ -8,6 +8,7 @@ anything is measured.
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from gpumon.prometheus import read_endpoint
 from gpumon.prometheus.client import PrometheusClient
 from gpumon.prometheus.poller import PrometheusPoller
 from gpumon.prometheus.queries import Queries
+from tests.bench.meters import pss_of
 from tests.prometheus.exporters import Exporters, page
 from tests.prometheus.server import PrometheusServer, open_fleet, wait_for
 
@@ -29,7 +31,6 @@ _SCRAPED_SECONDS = 90.0
 
 
 def main() -> int:
-    """Measure, and print the figures."""
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else _SCRAPED_SECONDS
     pages = {name: page(name) for name in (f"gpu-{number:04}" for number in range(HOSTS))}
     exporters = Exporters(lambda host: pages[host])
@@ -96,9 +97,8 @@ def _cost(url: str) -> None:
     used, began = time.process_time(), time.monotonic()
     time.sleep(30)
     share = (time.process_time() - used) / (time.monotonic() - began)
-    rollup = Path("/proc/self/smaps_rollup").read_text(encoding="ascii")
-    pss = next(line.split()[1] for line in rollup.splitlines() if line.startswith("Pss:"))
-    print(f"CPU {100 * share:.1f} % of a core, PSS {int(pss) / 1024:.0f} MiB")
+    pss = pss_of(os.getpid()) / 2**20
+    print(f"CPU {100 * share:.1f} % of a core, PSS {pss:.0f} MiB")
     fleet.close()
 
 

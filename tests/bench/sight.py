@@ -61,7 +61,6 @@ class Sight:
             yield written
 
     def text(self) -> str:
-        """What stands on the screen."""
         return "\n".join(self._screen.display)
 
     def cells(self) -> list[tuple[str, str, str]]:
@@ -74,7 +73,6 @@ class Sight:
         ]
 
     def begins_with(self, glyph: str) -> set[int]:
-        """The lines that begin with this."""
         buffer = self._screen.buffer
         return {y for y in range(LINES) if buffer[y][0].data == glyph}
 
@@ -86,7 +84,6 @@ class Sight:
 
 
 def first_sight(output: Iterable[Written], pattern: str) -> float | None:
-    """When the pattern first stood on the screen."""
     sight = Sight()
     wanted = re.compile(pattern)
     for written in sight.watch(output):
@@ -96,9 +93,7 @@ def first_sight(output: Iterable[Written], pattern: str) -> float | None:
 
 
 def effects(
-    output: Iterable[Written],
-    pressed: Sequence[Pressed],
-    cursor: Callable[[Sight], set[int]],
+    output: Iterable[Written], pressed: Sequence[Pressed], cursor: Callable[[Sight], set[int]]
 ) -> list[float | None]:
     """Seconds from each key to the first sight of a cursor that has moved; ``None`` is never.
 

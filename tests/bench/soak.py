@@ -18,12 +18,10 @@ import argparse
 import gc
 import os
 import random
-import re
 import sys
 import threading
 import time
 from array import array
-from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,6 +38,7 @@ from gpumon.sampling.collector import Collector
 from gpumon.system.system import System
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
+from tests.bench.meters import pss_of
 from tests.clock import ThreadedClock
 from tests.driver import GIB, Driver, Owner, Wave, h100
 from tests.driver.layout import FUNCTIONS
@@ -101,14 +100,7 @@ class Figures(NamedTuple):
 
 
 class Day:
-    """The machine, what looks at it, and its figures.
-
-    Args:
-        driver: The simulated driver; loaded into this very process.
-        interval: Seconds from one sample to the next.
-        faults: Whether there are faults all the time.
-        annotate: Adds data to each sample, see ``Collector``.
-    """
+    """The machine, what looks at it, and its figures; the driver is loaded into this process."""
 
     def __init__(
         self,
@@ -162,7 +154,7 @@ class Day:
         gc.collect()
         return Figures(
             self._clock.now / _HOUR,
-            _pss_mib(),
+            pss_of(os.getpid()) / 2**20,
             self._tape.bytes / 2**20,
             history_bytes(self._history) / 2**20,
             threading.active_count(),
@@ -237,12 +229,6 @@ def array_bytes(owner: object) -> int:
     return taken
 
 
-def _pss_mib() -> float:
-    text = Path("/proc/self/smaps_rollup").read_text()
-    found = re.search(r"^Pss: +(\d+) kB", text, re.MULTILINE)
-    return int(found[1]) / 1024 if found else float("nan")
-
-
 def grown(first: Figures, last: Figures) -> list[str]:
     """What has grown from one hour to another, in words."""
     words = []
@@ -287,7 +273,6 @@ def tell(figures: Figures) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Let a day pass and tell of it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hours", type=int, default=24)
     parser.add_argument("--interval", type=float, default=2.0, help="seconds of a sample")

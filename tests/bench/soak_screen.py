@@ -70,7 +70,6 @@ class ScreenDay(Day):
         self._logbook.start()
 
     def close(self) -> None:
-        """See ``Day.close``."""
         self._lookup.stop()
         self._logbook.close()
         super().close()
@@ -127,7 +126,6 @@ async def live(day: ScreenDay, hours: int) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Let a day pass before a screen, and tell of it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hours", type=int, default=24)
     parser.add_argument("--interval", type=float, default=10.0, help="seconds of a sample")

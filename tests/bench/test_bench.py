@@ -17,6 +17,7 @@ from tests.bench.meters import cpu_seconds, pss_bytes, tree
 from tests.bench.percentiles import percentile
 from tests.bench.programs import DATA
 from tests.bench.sight import amount, effects, first_sight, frames
+from tests.known import known
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,8 +44,7 @@ def test_processor_time_is_what_a_program_and_its_ended_child_have_burned(tmp_pa
     with subprocess.Popen(
         [sys.executable, program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as burner:
-        assert burner.stdout is not None
-        own, ended = map(float, burner.stdout.readline().split())
+        own, ended = map(float, known(burner.stdout).readline().split())
         spent = cpu_seconds(burner.pid)
         burner.communicate()
     # Sums of the kernel's ticks, which binary fractions do not hold exactly.
@@ -73,8 +73,7 @@ def test_memory_is_what_a_program_has_filled() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
-        assert holder.stdout is not None
-        holder.stdout.readline()
+        known(holder.stdout).readline()
         held = pss_bytes(holder.pid)
         holder.communicate()
     assert 2**26 < held < 2**26 + 2**25
@@ -139,8 +138,7 @@ def test_a_slow_line_carries_what_it_says_and_nothing_is_lost() -> None:
     program = "print('x' * 3000)"
     with Line([sys.executable, "-c", program], dict(os.environ), rate=20_000) as line:
         line.read_until(20.0)
-    data = b"".join(written.data for written in line.output)
-    assert data.count(b"x") == 3000
+    assert b"".join(written.data for written in line.output).count(b"x") == 3000
     assert line.output[-1].at - line.output[0].at >= 2900 / 20_000
 
 

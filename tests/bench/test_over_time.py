@@ -88,15 +88,7 @@ def test_kept_runs_are_read_again_oldest_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad",
-    [
-        b"<<<<<<< HEAD",
-        b"\xff",
-        b"",
-        b"{}",
-        GOOD[:-9],
-        GOOD.replace(b'"calls"', b'"ells"'),
-    ],
+    "bad", [b"<<<<<<< HEAD", b"\xff", b"", b"{}", GOOD[:-9], GOOD.replace(b'"calls"', b'"ells"')]
 )
 def test_a_bad_line_is_reported_in_one_sentence_and_the_rest_is_used(
     tmp_path: Path, bad: bytes

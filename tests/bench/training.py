@@ -121,7 +121,6 @@ def gpu_step() -> tuple[str, Callable[[], object]]:
 
 
 def main() -> int:
-    """Answer each line that is read, until there is none."""
     try:
         trained, step = cpu_step() if sys.argv[1:] == ["cpu"] else gpu_step()
         for _ in range(WARM_UP_STEPS):

@@ -38,6 +38,7 @@ from tests.bench.programs import gpumon
 from tests.bench.rows import whole_rows
 from tests.bench.tables import table
 from tests.gpu.card import HAS_CARD
+from tests.known import known
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -64,55 +65,30 @@ _LEAST_SHARE = 0.01
 
 
 class Watcher(NamedTuple):
-    """A monitor.
-
-    Attributes:
-        name: In the table.
-        command: Program and arguments; empty for none.
-        keys: Pressed one after the other once it is there.
-    """
-
-    name: str
-    command: tuple[str, ...] = ()
-    keys: tuple[bytes, ...] = ()
+    name: str  # In the table.
+    command: tuple[str, ...] = ()  # Program and arguments; empty for none.
+    keys: tuple[bytes, ...] = ()  # Pressed one after the other once it is there.
 
 
 class Turn(NamedTuple):
-    """One turn of the training loop.
+    """One turn of the training loop."""
 
-    Attributes:
-        round: From 1.
-        monitor: Its name in the table.
-        steps: How many.
-        p50: Milliseconds of the median step.
-        p99: Milliseconds: of a hundred steps one takes longer.
-        mean: Milliseconds.
-        longest: Milliseconds.
-        cpu: What the monitor took meanwhile, in % of a core; ``None`` without one.
-    """
-
-    round: int
-    monitor: str
-    steps: int
-    p50: float
-    p99: float
-    mean: float
-    longest: float
-    cpu: float | None
+    round: int  # From 1.
+    monitor: str  # Its name in the table.
+    steps: int  # How many.
+    p50: float  # Milliseconds of the median step.
+    p99: float  # Milliseconds: of a hundred steps one takes longer.
+    mean: float  # Milliseconds.
+    longest: float  # Milliseconds.
+    cpu: float | None  # What the monitor took meanwhile, in % of a core; ``None`` without one.
 
 
 class Failed(NamedTuple):
-    """A turn that gave nothing: its monitor could not start, or ended.
+    """A turn that gave nothing: its monitor could not start, or ended."""
 
-    Attributes:
-        round: From 1.
-        monitor: Its name in the table.
-        reason: A sentence without a full stop.
-    """
-
-    round: int
-    monitor: str
-    reason: str
+    round: int  # From 1.
+    monitor: str  # Its name in the table.
+    reason: str  # A sentence without a full stop.
 
 
 class NoTrainingError(Exception):
@@ -121,14 +97,6 @@ class NoTrainingError(Exception):
 
 class Training:
     """The training loop in a process of its own.
-
-    Args:
-        python: The Python that runs it.
-        device: ``gpu`` or ``cpu``.
-        env: Its environment.
-
-    Attributes:
-        trained: What trains on what.
 
     Raises:
         NoTrainingError: It cannot run.
@@ -153,7 +121,7 @@ class Training:
         except NoTrainingError:
             self.close()
             raise
-        self.trained: str = answer["trained"]
+        self.trained: str = answer["trained"]  # What trains on what.
 
     def steps(self, seconds: float) -> list[float]:
         """Train for so long; milliseconds of each step, at least one.
@@ -171,13 +139,11 @@ class Training:
         return found
 
     def close(self) -> None:
-        """End it."""
         self._process.kill()
         self._process.communicate()
 
     def _answer(self) -> Any:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        line = known(self._process.stdout).readline()
         if not line:
             raise NoTrainingError("the training loop ended")
         return json.loads(line)
@@ -280,12 +246,7 @@ def turns(
 ) -> Iterator[Turn | Failed]:
     """Each monitor in each round, the first one another in each; none that would not fit.
 
-    Args:
-        found: The monitors.
-        training: The loop.
-        env: The monitors' environment.
-        options: Those of the command.
-        until: When all must have ended, by ``time.monotonic``.
+    All have ended ``until`` then, by ``time.monotonic``.
     """
     longest = {watcher.name: turn_seconds(watcher, options) for watcher in found}
     for number in range(1, options.rounds + 1):
@@ -315,11 +276,7 @@ def shortened(
         return options
     share = max(_LEAST_SHARE, (left * _USED - keys) / (whole - keys))
     return argparse.Namespace(
-        **{
-            **vars(options),
-            "seconds": options.seconds * share,
-            "settle": options.settle * share,
-        }
+        **{**vars(options), "seconds": options.seconds * share, "settle": options.settle * share}
     )
 
 
@@ -411,7 +368,6 @@ def _surroundings() -> Iterator[tuple[str, Mapping[str, str]]]:
 
 
 def main() -> int:
-    """Measure, and print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.watching", description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each turn")

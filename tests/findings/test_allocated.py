@@ -1,4 +1,4 @@
-"""What is said of a GPU that a scheduler gave to a job."""
+"""What is said of a GPU that a scheduler gave to a job, or that ``gpumon run`` keeps for one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from gpumon.findings import FindingKind, Severity, conditions, gpu_findings, gpu
 from gpumon.findings.finding import BRIEF_CELLS, SHORT_CELLS
 from gpumon.findings.work import mig_state, not_free
 from gpumon.model.allocations import Allocation
-from gpumon.model.snapshot import MigInstance
+from gpumon.model.snapshot import MigInstance, Reserved, Snapshot
 from gpumon.recording.history import History
 from gpumon.text.formatting import cell_width, printable
 from gpumon.ui.view.header_footer import gpu_counts
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.known import known
 
 ANN = Allocation("slurm", "88123", "ann", ("GPU-0",), since=NOON - 4 * 3600, until=NOON + 7200)
 BUSY = gpu(memory_used=GIB, utilization_gpu=90)
@@ -52,14 +53,12 @@ def test_a_gpu_whose_job_runs_nothing_says_so() -> None:
 def test_from_its_start_on_it_is_known_that_a_job_ran_nothing() -> None:
     young = msgspec.structs.replace(ANN, since=NOON - 240)
     state = gpu_state(history_of(young, seconds=600), gpu())
-    assert state.short == "slurm 88123 ann, no process 4m"
-    assert state.brief == "unused 4m"
+    assert (state.short, state.brief) == ("slurm 88123 ann, no process 4m", "unused 4m")
     assert state.since == NOON - 240
 
 
 def test_after_an_hour_it_needs_attention() -> None:
-    history = history_of(ANN, seconds=3630)
-    assert gpu_state(history, gpu()).severity is Severity.WARNING
+    assert gpu_state(history_of(ANN, seconds=3630), gpu()).severity is Severity.WARNING
     assert gpu_state(history_of(ANN, seconds=3600), gpu()).severity is Severity.NOTE
 
 
@@ -75,10 +74,7 @@ def test_a_gpu_that_its_job_uses_is_no_news_and_says_when_it_is_free() -> None:
         (msgspec.structs.replace(ANN, user="a" * 40), "slurm 88123 aaa…, no process ≥0s"),
         (msgspec.structs.replace(ANN, user=None), "slurm 88123, no process ≥0s"),
         (msgspec.structs.replace(ANN, job=None, user=None), "a slurm job, no process ≥0s"),
-        (
-            Allocation("kubernetes", "ml/train", None, ANN.devices),
-            "ml/train, no process ≥0s",
-        ),
+        (Allocation("kubernetes", "ml/train", None, ANN.devices), "ml/train, no process ≥0s"),
         (
             Allocation("kubernetes", "train/worker-0-5b7c9d", None, ANN.devices),
             "train/worker-0-…, no process ≥0s",
@@ -92,16 +88,14 @@ def test_a_long_name_is_cut(allocation: Allocation, short: str) -> None:
 def test_of_gpus_that_may_be_a_jobs_none_is_called_free_and_the_rest_is_counted() -> None:
     somewhere = Allocation("slurm", "5", "bo", unplaced=3)
     history = history_of(somewhere)
-    latest = history.latest
-    assert latest is not None
+    latest = known(history.latest)
     states = {one.uuid: gpu_state(history, one) for one in latest.gpus}
     assert {state.kind for state in states.values()} == {FindingKind.ALLOCATED}
     assert states["GPU-0"].short == "perhaps slurm 5's"
     counts = gpu_counts(history, latest.gpus, states)
     assert (counts.free, counts.unknown) == (1, 0)
     unsure = history_of(msgspec.structs.replace(somewhere, unplaced=None))
-    assert unsure.latest is not None
-    counts = gpu_counts(unsure, unsure.latest.gpus, states)
+    counts = gpu_counts(unsure, known(unsure.latest).gpus, states)
     assert (counts.free, counts.unknown) == (0, 4)
 
 
@@ -120,9 +114,7 @@ def test_that_it_may_be_a_jobs_hides_nothing_that_is_seen_of_a_mig_device(
     mig = MigInstance("MIG-1", 0, 1, 0, memory_used=used)
     history = history_of(Allocation("slurm", unplaced=None))
     assert mig_state(history, gpu(mig=(mig,)), mig).short == short
-    reason = not_free(history, gpu(mig=(mig,)), mig)
-    assert reason is not None
-    assert reason.is_unknown is (used != 2 * GIB)
+    assert known(not_free(history, gpu(mig=(mig,)), mig)).is_unknown is (used != 2 * GIB)
 
 
 def test_the_scheduler_that_is_not_sure_is_named() -> None:
@@ -197,8 +189,7 @@ def test_without_a_list_of_processes_a_gpu_may_be_a_jobs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "allocated"),
-    [("GPU-0", ["GPU-0", "MIG-1", "MIG-2"]), ("MIG-1", ["GPU-0", "MIG-1"])],
+    ("device", "allocated"), [("GPU-0", ["GPU-0", "MIG-1", "MIG-2"]), ("MIG-1", ["GPU-0", "MIG-1"])]
 )
 def test_a_mig_device_is_given_away_with_its_gpu_and_a_gpu_in_part(
     device: str, allocated: list[str]
@@ -206,10 +197,7 @@ def test_a_mig_device_is_given_away_with_its_gpu_and_a_gpu_in_part(
     parts = tuple(MigInstance(f"MIG-{n}", n, n, 0, memory_used=0) for n in (1, 2))
     divided = gpu(mig=parts, mig_mode=True)
     history = history_of(msgspec.structs.replace(ANN, devices=(device,)))
-    states = [
-        gpu_state(history, divided),
-        *(mig_state(history, divided, part) for part in parts),
-    ]
+    states = [gpu_state(history, divided), *(mig_state(history, divided, part) for part in parts)]
     given = [state.subject for state in states if state.kind is FindingKind.ALLOCATED]
     assert given == allocated
 
@@ -217,3 +205,52 @@ def test_a_mig_device_is_given_away_with_its_gpu_and_a_gpu_in_part(
 def test_a_job_that_started_with_the_first_idle_sample_has_run_nothing_since_its_start() -> None:
     job = msgspec.structs.replace(ANN, since=NOON - 570)
     assert gpu_state(history_of(job, seconds=600), gpu()).short == "slurm 88123 ann, no process 9m"
+
+
+KEPT = Reserved("GPU-0", user="ann", pid=4711, since=NOON - 720, command="python train.py")
+TWO_IDLE = snapshot(NOON, gpu(), gpu(index=1))
+
+
+def reserving(*reserved: Reserved, seen: Snapshot = TWO_IDLE) -> History:
+    history = History(conditions())
+    history.add(msgspec.structs.replace(seen, reserved=reserved))
+    return history
+
+
+def test_a_reserved_card_is_not_free_and_says_who_keeps_it_since_when() -> None:
+    history = reserving(KEPT)
+    state = gpu_state(history, gpu())
+    assert (state.kind, state.severity) == (FindingKind.RESERVED, Severity.NOTE)
+    assert state.short == "reserved by ann 12m"
+    assert state.sentence == "reserved by ann for 12m: gpumon run keeps it for a job"
+    assert (state.evidence, state.since) == (("gpumon run 4711: python train.py",), NOON - 720)
+    assert FindingKind.FREE not in {one.kind for one in gpu_findings(history, gpu())}
+    assert gpu_state(history, gpu(index=1)).kind is FindingKind.FREE
+
+
+def test_a_reserved_card_at_work_is_no_news() -> None:
+    busy = gpu(memory_used=GIB, utilization_gpu=90)
+    state = gpu_state(reserving(KEPT, seen=snapshot(NOON, busy, processes=(process(),))), busy)
+    assert (state.kind, state.severity) == (FindingKind.RESERVED, Severity.QUIET)
+
+
+def test_what_is_wrong_with_a_card_goes_before_who_keeps_it() -> None:
+    hot = gpu(temperature_gpu=92)
+    found = gpu_findings(reserving(KEPT, seen=snapshot(NOON, hot)), hot)
+    assert found[0].kind is FindingKind.HOT
+    assert FindingKind.RESERVED in {one.kind for one in found}
+
+
+def test_a_reserved_mig_device_is_told_of_its_card() -> None:
+    state = gpu_state(reserving(msgspec.structs.replace(KEPT, mig_uuid="MIG-1")), gpu())
+    assert state.sentence.startswith("a MIG device of it is reserved by ann for 12m")
+
+
+def test_who_it_is_may_not_be_known() -> None:
+    state = gpu_state(reserving(Reserved("GPU-0")), gpu())
+    assert (state.short, state.since) == ("reserved", None)
+    assert "is not visible here" in state.evidence[0]
+
+
+def test_further_reservations_are_counted() -> None:
+    assert gpu_state(reserving(KEPT, KEPT, KEPT), gpu()).short == "reserved by ann 12m +2"

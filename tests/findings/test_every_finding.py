@@ -29,6 +29,7 @@ from gpumon.recording.history import History
 from gpumon.text.charset import SUBSTITUTES
 from gpumon.text.formatting import cell_width, printable
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.known import known
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -197,8 +198,7 @@ def after_course(kind: FindingKind) -> History:
 
 
 def newest(history: History) -> Snapshot:
-    assert history.latest is not None
-    return history.latest
+    return known(history.latest)
 
 
 def subject(history: History, kind: FindingKind) -> Gpu | GpuProcess:

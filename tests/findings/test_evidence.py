@@ -135,16 +135,3 @@ def test_what_a_user_has_is_a_least_while_a_gpu_does_not_answer(
 @pytest.mark.parametrize(("count", "text"), [(1, "1 sample"), (2, "all 2 samples")])
 def test_samples_are_counted(count: int, text: str) -> None:
     assert all_of(count, "sample") == text
-
-
-@pytest.mark.parametrize("visible", [True, False])
-def test_memory_of_nobody_says_how_many_processes_are_not_visible(*, visible: bool) -> None:
-    history = History(conditions())
-    card = gpu(utilization_gpu=95, memory_used=40 * GIB)
-    for seconds in range(20):
-        held = process(memory_used=GIB, visible=visible)
-        history.add(snapshot(NOON + seconds, card, processes=(held,)))
-    found = {finding.kind: finding for finding in gpu_findings(history, card)}
-    evidence = found[FindingKind.UNATTRIBUTED].evidence
-    assert ("1 of them not visible here" in evidence) is not visible
-    assert not any(text.startswith("0 of them") for text in evidence)

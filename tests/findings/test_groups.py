@@ -26,6 +26,7 @@ from gpumon.model.thresholds import DEFAULTS, Thresholds
 from gpumon.recording.history import History, Interval
 from gpumon.recording.history.holdings import Holding
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.known import known
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
 
 
 class Seen:
-    """A history that knows two things."""
-
     def __init__(
         self,
         idle: Mapping[int, float] | None = None,
@@ -381,8 +380,7 @@ def test_a_job_has_its_allocation_by_either_number_and_one_without_a_process_com
     now, history = allocated_machine(UNUSED, ARRAY)
     array, unused = jobs(now.processes, allocated_jobs(now, history))
     assert (array.label, pids(array)) == ("slurm 88_3", [1])
-    assert array.allocated is not None
-    assert array.allocated.allocation == ARRAY
+    assert known(array.allocated).allocation == ARRAY
     assert (unused.label, unused.kind, unused.users, pids(unused)) == (
         "slurm 77",
         "slurm",
@@ -397,8 +395,7 @@ def test_the_page_of_a_job_stays_when_it_gets_a_process_and_when_that_ends() -> 
     now, history = allocated_machine(ARRAY)
     allocated = allocated_jobs(now, history)
     (with_process,) = jobs(now.processes, allocated)
-    without = job_with_key((), with_process.key, allocated)
-    assert without is not None
+    without = known(job_with_key((), with_process.key, allocated))
     assert (without.key, without.processes) == (with_process.key, ())
 
 

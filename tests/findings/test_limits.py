@@ -16,6 +16,7 @@ from gpumon.model.processes import Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.recording.history import History
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.known import known
 
 if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
@@ -25,8 +26,6 @@ VLLM = Workload(server=InferenceServer("vllm", "qwen", 100, 1))
 
 
 class Limit(NamedTuple):
-    """A limit of a finding."""
-
     kind: FindingKind
     after: int  # seconds
     at: Snapshot  # with a value that just counts
@@ -128,8 +127,7 @@ LIMITS = {
 
 
 def kinds(history: History) -> set[FindingKind]:
-    assert history.latest is not None
-    return {finding.kind for finding in gpu_findings(history, history.latest.gpus[0])}
+    return {finding.kind for finding in gpu_findings(history, known(history.latest).gpus[0])}
 
 
 def add(history: History, seen: Snapshot, seconds: float) -> None:

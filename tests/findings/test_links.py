@@ -6,15 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.findings import (
-    FindingKind,
-    Severity,
-    conditions,
-    gpu_findings,
-    gpu_state,
-)
+from gpumon.findings import FindingKind, Severity, conditions, gpu_findings, gpu_state
 from gpumon.recording.history import History
 from tests.driver import GIB, h100
+from tests.known import known
 from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
 if TYPE_CHECKING:
@@ -39,7 +34,6 @@ class Watched:
 
     @property
     def card(self) -> Card:
-        """The GPU of the driver."""
         return self.room.driver.cards[0]
 
     def sample(
@@ -51,15 +45,11 @@ class Watched:
             self.history.add(self.room.sample(float(step)))
 
     def found(self) -> dict[FindingKind, Finding]:
-        """The findings of the GPU."""
-        assert self.history.latest is not None
-        found = gpu_findings(self.history, self.history.latest.gpus[0])
+        found = gpu_findings(self.history, known(self.history.latest).gpus[0])
         return {finding.kind: finding for finding in found}
 
     def state(self) -> Finding:
-        """What the table says of the GPU."""
-        assert self.history.latest is not None
-        return gpu_state(self.history, self.history.latest.gpus[0])
+        return gpu_state(self.history, known(self.history.latest).gpus[0])
 
 
 @pytest.fixture
@@ -86,8 +76,7 @@ def test_a_slow_link_is_told_under_load_only(watch: Callable[..., Watched]) -> N
     # The link is read several times a minute.
     seen.sample(150)
     found = seen.found()[FindingKind.SLOW_LINK]
-    assert found.short == "slow PCIe: gen 3 of 5, x8 of x16"
-    assert found.severity is Severity.NOTE
+    assert (found.short, found.severity) == ("slow PCIe: gen 3 of 5, x8 of x16", Severity.NOTE)
     assert "may be slower" in found.sentence
     seen.card.pcie_generation, seen.card.pcie_width = 5, 16
     seen.sample(30)
@@ -102,13 +91,11 @@ def test_nvlink_errors_that_grow_are_a_warning(watch: Callable[..., Watched]) ->
     seen.card.nvlink_recoveries = 1
     seen.sample(10)
     found = seen.found()[FindingKind.NVLINK_ERRORS]
-    assert found.severity is Severity.NOTE
-    assert found.short == "1 NVLink error"
+    assert (found.severity, found.short) == (Severity.NOTE, "1 NVLink error")
     seen.card.nvlink_replays = 1_041
     seen.sample(10)
     found = seen.state()
-    assert found.kind is FindingKind.NVLINK_ERRORS
-    assert found.severity is Severity.WARNING
+    assert (found.kind, found.severity) == (FindingKind.NVLINK_ERRORS, Severity.WARNING)
     assert found.short == "42 NVLink errors"
     assert "1042 counted since the driver was loaded" in found.evidence
     seen.sample(3_600, step=10)
@@ -130,8 +117,7 @@ def test_a_power_cap_is_told_with_its_share_and_never_leads(watch: Callable[...,
     assert FindingKind.SLOWED_LATELY not in seen.found()
     seen.sample(400)
     found = seen.found()[FindingKind.SLOWED_LATELY]
-    assert found.severity is Severity.QUIET
-    assert found.short == "SW power cap 100% lately"
+    assert (found.severity, found.short) == (Severity.QUIET, "SW power cap 100% lately")
     assert seen.state().kind is not FindingKind.SLOWED_LATELY
     assert next(iter(seen.found())) is seen.state().kind
     seen.sample(2_300, step=10)
@@ -150,8 +136,7 @@ def test_a_power_brake_says_its_share_of_the_last_hour(watch: Callable[..., Watc
 
     seen.sample(3_610, brake)
     found = seen.state()
-    assert found.kind is FindingKind.THROTTLED
-    assert found.severity is Severity.WARNING
+    assert (found.kind, found.severity) == (FindingKind.THROTTLED, Severity.WARNING)
     assert "HW power brake in 19 % of the last 1 h 00 m" in found.evidence
     seen.sample(60, lambda _: brake(50))
     # What has passed is told with the details.

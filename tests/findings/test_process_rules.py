@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from gpumon.findings import (
-    FindingKind,
-    Severity,
-    conditions,
-    process_findings,
-)
+from gpumon.findings import FindingKind, Severity, conditions, process_findings
 from gpumon.findings.preallocation import preallocation
 from gpumon.host.process_host import Details
 from gpumon.model.processes import GpuProcess, Workload
@@ -22,6 +17,7 @@ from gpumon.model.snapshot import Gpu, GpuStatus
 from gpumon.recording.history import History
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.driver import Owner, h100, h100_mig
+from tests.known import known
 from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
 
 if TYPE_CHECKING:
@@ -35,10 +31,7 @@ MIB = 2**20
 
 
 def see(
-    history: History,
-    processes: Iterable[GpuProcess],
-    *gpus: Gpu,
-    step: float = 1.0,
+    history: History, processes: Iterable[GpuProcess], *gpus: Gpu, step: float = 1.0
 ) -> list[Finding]:
     """What is said of a process after it was seen in these states, one after the other."""
     one = process()
@@ -62,11 +55,9 @@ def test_an_idle_process_says_since_when_and_what_it_holds() -> None:
     steps = int((3 * HOUR + 12 * MINUTE) / 10)
     (found,) = see(history, [work, *[rest] * (steps + 1)], step=10)
     assert (found.kind, found.severity) == (FindingKind.IDLE_PROCESS, Severity.NOTE)
-    assert found.short == "idle 3h12m, holds 43.8 GiB"
-    assert found.brief == "idle 3h"
+    assert (found.short, found.brief) == ("idle 3h12m, holds 43.8 GiB", "idle 3h")
     assert found.sentence == "idle for 3 h 12 m, holds 43.8 GiB on GPU 0"
-    assert found.subject == rest.id
-    assert found.since == NOON + 10
+    assert (found.subject, found.since) == (rest.id, NOON + 10)
     assert found.evidence == (f"SM use 0 % in all {steps + 1:,} readings", "GPU memory 43.8 GiB")
 
 
@@ -96,9 +87,7 @@ def test_nothing_is_said_of_one_that_works_or_has_ended_or_cannot_be_told() -> N
     assert process_findings(History({}), process()) == []
 
 
-def test_idleness_comes_from_the_driver_through_the_source(
-    furnish: Callable[..., Room],
-) -> None:
+def test_idleness_comes_from_the_driver_through_the_source(furnish: Callable[..., Room]) -> None:
     room = furnish(h100())
     (card,) = room.driver.cards
     history = History(conditions())
@@ -111,8 +100,7 @@ def test_idleness_comes_from_the_driver_through_the_source(
             # The driver's clock stamps the samples of SM use.
             room.driver.set_clock(10.0 + room.clock.now)
             history.add(room.sample(1.0))
-        assert history.latest is not None
-        return process_findings(history, history.latest.processes[0])
+        return process_findings(history, known(history.latest).processes[0])
 
     assert run(20, 60) == []
     found = of_kind(run(90, 0), FindingKind.IDLE_PROCESS)
@@ -139,8 +127,7 @@ def test_under_mig_where_no_use_is_told_no_process_is_called_idle(
     history = History(conditions())
     for _ in range(120):
         history.add(room.sample(1.0))
-    assert history.latest is not None
-    (owner,) = history.latest.processes
+    (owner,) = known(history.latest).processes
     assert history.process_idle(owner.id) is None
     assert history.gpu_seconds(owner.user) == pytest.approx(119, abs=1)
 
@@ -158,16 +145,14 @@ def test_a_leak_says_how_fast_it_grows_and_when_the_card_is_full() -> None:
     room = gpu(memory_free=int(0.8 * GIB))
     (found,) = see(History({}), growing(1.2, 20 * MINUTE), room)
     assert (found.kind, found.severity) == (FindingKind.GROWING, Severity.NOTE)
-    assert found.short == "grows 1.2 GiB/h, full in 40 min"
-    assert found.brief == "grows"
+    assert (found.short, found.brief) == ("grows 1.2 GiB/h, full in 40 min", "grows")
     assert found.sentence == "grows 1.2 GiB/h: GPU full in about 40 min at this pace"
     assert found.evidence[0] == "GPU memory rose by 0.3 GiB in 15 m"
     assert "0.8 GiB free on GPU 0" in found.evidence
 
 
 def test_five_minutes_must_have_been_seen() -> None:
-    history = History({})
-    assert see(history, growing(2.0, 4.8 * MINUTE)) == []
+    assert see(History({}), growing(2.0, 4.8 * MINUTE)) == []
     (found,) = see(History({}), growing(2.0, 5.2 * MINUTE))
     assert found.evidence[0].endswith("in 5 m")
 
@@ -225,8 +210,7 @@ def test_what_has_stopped_growing_is_no_longer_said_to_grow() -> None:
 )
 def test_no_end_is_foretold_that_the_evidence_does_not_carry(room: Gpu) -> None:
     (found,) = see(History({}), growing(1.2, 20 * MINUTE), room)
-    assert found.short == "grows 1.2 GiB/h"
-    assert found.sentence == "grows 1.2 GiB/h"
+    assert (found.short, found.sentence) == ("grows 1.2 GiB/h", "grows 1.2 GiB/h")
 
 
 def test_of_a_process_on_two_cards_it_is_not_said_which_one_fills_up() -> None:
@@ -254,8 +238,7 @@ CARDS = (gpu(),)
 
 
 def test_jax_with_its_three_quarters_is_recognised_with_the_settings_that_change_it() -> None:
-    found = preallocation(runs("python train_jax.py --lr 3e-4", 0.752), None, CARDS)
-    assert found is not None
+    found = known(preallocation(runs("python train_jax.py --lr 3e-4", 0.752), None, CARDS))
     assert found.sentence.startswith("much of this memory may be unused: this looks like JAX")
     assert "75 % of GPU 0" in found.sentence
     assert "XLA_PYTHON_CLIENT_PREALLOCATE=false" in found.sentence
@@ -264,8 +247,7 @@ def test_jax_with_its_three_quarters_is_recognised_with_the_settings_that_change
 
 
 def test_tensorflow_with_nearly_all_of_a_card_is_recognised() -> None:
-    found = preallocation(runs("python -m tensorflow.serve", 0.93), None, CARDS)
-    assert found is not None
+    found = known(preallocation(runs("python -m tensorflow.serve", 0.93), None, CARDS))
     assert "TF_FORCE_GPU_ALLOW_GROWTH=true" in found.sentence
     assert "tf.config.experimental.set_memory_growth" in found.sentence
 
@@ -292,44 +274,32 @@ def test_a_framework_is_known_by_a_word_of_the_command(command: str, framework: 
 
 
 @pytest.mark.parametrize(
-    ("share", "environment", "seen"),
+    ("script", "share", "environment", "seen"),
     [
-        (0.75, {}, True),
-        (0.78, {}, True),
-        (0.60, {}, False),
-        (0.90, {}, False),
-        (0.90, {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".9"}, True),
-        (0.30, {"XLA_CLIENT_MEM_FRACTION": "0.30"}, True),
-        (0.75, {"XLA_CLIENT_MEM_FRACTION": ".30"}, False),
-        (0.75, {"XLA_CLIENT_MEM_FRACTION": "most"}, True),
-        (0.75, {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}, False),
-        (0.75, {"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}, True),
-        (0.75, {"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}, False),
+        ("jax.py", 0.75, {}, True),
+        ("jax.py", 0.78, {}, True),
+        ("jax.py", 0.60, {}, False),
+        ("jax.py", 0.90, {}, False),
+        ("jax.py", 0.90, {"XLA_PYTHON_CLIENT_MEM_FRACTION": ".9"}, True),
+        ("jax.py", 0.30, {"XLA_CLIENT_MEM_FRACTION": "0.30"}, True),
+        ("jax.py", 0.75, {"XLA_CLIENT_MEM_FRACTION": ".30"}, False),
+        ("jax.py", 0.75, {"XLA_CLIENT_MEM_FRACTION": "most"}, True),
+        ("jax.py", 0.75, {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}, False),
+        ("jax.py", 0.75, {"XLA_PYTHON_CLIENT_PREALLOCATE": "true"}, True),
+        ("jax.py", 0.75, {"XLA_PYTHON_CLIENT_ALLOCATOR": "platform"}, False),
+        ("keras_unet.py", 0.95, {}, True),
+        ("keras_unet.py", 0.85, {}, True),
+        ("keras_unet.py", 0.80, {}, False),
+        ("keras_unet.py", 0.95, {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}, False),
+        ("keras_unet.py", 0.95, {"TF_FORCE_GPU_ALLOW_GROWTH": "false"}, True),
+        ("keras_unet.py", 0.95, {"KERAS_BACKEND": "torch"}, False),
+        ("keras_unet.py", 0.95, {"KERAS_BACKEND": "tensorflow"}, True),
     ],
 )
-def test_jax_is_judged_by_its_settings(
-    share: float, environment: dict[str, str], seen: bool
+def test_a_framework_is_judged_by_its_settings(
+    script: str, share: float, environment: dict[str, str], seen: bool
 ) -> None:
-    found = preallocation(runs("python jax.py", share), details(environment), CARDS)
-    assert (found is not None) == seen
-
-
-@pytest.mark.parametrize(
-    ("share", "environment", "seen"),
-    [
-        (0.95, {}, True),
-        (0.85, {}, True),
-        (0.80, {}, False),
-        (0.95, {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}, False),
-        (0.95, {"TF_FORCE_GPU_ALLOW_GROWTH": "false"}, True),
-        (0.95, {"KERAS_BACKEND": "torch"}, False),
-        (0.95, {"KERAS_BACKEND": "tensorflow"}, True),
-    ],
-)
-def test_tensorflow_is_judged_by_its_settings(
-    share: float, environment: dict[str, str], seen: bool
-) -> None:
-    found = preallocation(runs("python keras_unet.py", share), details(environment), CARDS)
+    found = preallocation(runs(f"python {script}", share), details(environment), CARDS)
     assert (found is not None) == seen
 
 
@@ -339,8 +309,7 @@ def test_a_variable_or_the_name_of_an_environment_tells_as_much_as_the_command()
     assert preallocation(one, told, CARDS) is not None
     named = msgspec.structs.replace(one, place=Workload(environment="jax-0.4"))
     assert preallocation(named, None, CARDS) is not None
-    program = details(executable="/opt/jax/bin/python3.12")
-    assert preallocation(one, program, CARDS) is not None
+    assert preallocation(one, details(executable="/opt/jax/bin/python3.12"), CARDS) is not None
     assert preallocation(one, details({"TF_CPP_MIN_LOG_LEVEL": "2"}), CARDS) is None
 
 
@@ -361,9 +330,7 @@ def test_a_reservation_is_a_finding_of_the_process_with_its_evidence() -> None:
     (found,) = see(history, [one])
     assert (found.kind, found.severity) == (FindingKind.PREALLOCATED, Severity.NOTE)
     assert found.short == "preallocated by JAX"
-    expected = preallocation(one, None, CARDS)
-    assert expected is not None
-    assert found.sentence == expected.sentence
+    assert found.sentence == known(preallocation(one, None, CARDS)).sentence
     assert found.evidence[0] == "holds 75 % of GPU 0"
     off = details({"XLA_PYTHON_CLIENT_PREALLOCATE": "false"})
     assert process_findings(history, one, details=off) == []

@@ -85,14 +85,10 @@ class Verdict(str, Enum):
 
 
 class Judged(NamedTuple):
-    """A verdict, and by how much nvidia-smi's number lies outside gpumon's two samples.
-
-    Attributes:
-        difference: In the metric's unit, signed; ``None`` for what is no number.
-    """
+    """A verdict, and by how much nvidia-smi's number lies outside gpumon's two samples."""
 
     verdict: Verdict
-    difference: float | None = None
+    difference: float | None = None  # In the metric's unit, signed; ``None`` for what is no number.
 
 
 def is_unknown(text: str) -> bool:
@@ -191,14 +187,10 @@ _QUANTITY = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?) ?([A-Za-z%/]*)", re.ASCII)
 
 
 class Element(NamedTuple):
-    """Where ``nvidia-smi -q -x`` has the value of a metric.
+    """Where ``nvidia-smi -q -x`` has the value of a metric."""
 
-    Attributes:
-        paths: Of the elements; of several that are there, the first has it.
-        read: Makes the value of all elements, where it is not the text of one.
-    """
-
-    paths: tuple[str, ...]
+    paths: tuple[str, ...]  # Of the elements; of several that are there, the first has it.
+    # Makes the value of all elements, where it is not the text of one.
     read: Callable[[Mapping[str, str]], object] | None = None
 
 

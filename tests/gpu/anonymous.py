@@ -34,11 +34,8 @@ _NO_NAMES = {"gpu", "cuda", "nvidia", "host", "node", "vm", "sandbox", "server",
 def anonymous(text: str, others: Iterable[str] = ()) -> str:
     """The text, with ``HOST`` and ``USER``, GPUs without UUID, and the last part of each path only.
 
-    What every Linux has, such as ``/proc`` and ``/usr``, stays.
-
-    Args:
-        text: About this machine, or about another one.
-        others: Further words to replace, such as serial numbers.
+    What every Linux has, such as ``/proc`` and ``/usr``, stays; ``others``, such as serial numbers,
+    go as well.
     """
     text = _without(text, others)
     scrubber, own = _scrubber()

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from gpumon.model.metrics import Metric
     from gpumon.model.snapshot import Gpu, Snapshot
+    from tests.gpu.agreement import Judged
 
 ROUNDS = 20
 """With each load, at pace 1."""
@@ -75,47 +76,28 @@ _UseKey = tuple[int, int]
 
 
 class Row(NamedTuple):
-    """A row of ``compare.csv``.
+    """A row of ``compare.csv``."""
 
-    Attributes:
-        load: A ``Kind`` of work, in small letters, or ``idle``.
-        round: From 1.
-        gpu: Index; empty where the row is not about a GPU.
-        source: query-gpu, xml, compute-apps, pmon or gpm.
-        name: nvidia-smi's field for query-gpu and for what no metric has, else the metric's.
-        gpumon: The first and the last sample, or the one that both are, in the model's unit.
-        nvidia_smi: As it wrote it; the bound for gpm; the reason of a failure.
-        difference: How far nvidia-smi lies outside all samples, in the model's unit.
-        verdict: A ``Verdict``.
-    """
-
-    load: str
-    round: int
-    gpu: str
-    source: str
-    name: str
+    load: str  # A ``Kind`` of work, in small letters, or ``idle``.
+    round: int  # From 1.
+    gpu: str  # Index; empty where the row is not about a GPU.
+    source: str  # query-gpu, xml, compute-apps, pmon or gpm.
+    name: str  # nvidia-smi's field for query-gpu and for what no metric has, else the metric's.
+    # The first and the last sample, or the one that both are, in the model's unit.
     gpumon: str = ""
-    nvidia_smi: str = ""
-    difference: str = ""
-    verdict: str = ""
+    nvidia_smi: str = ""  # As it wrote it; the bound for gpm; the reason of a failure.
+    difference: str = ""  # How far nvidia-smi lies outside all samples, in the model's unit.
+    verdict: str = ""  # A ``Verdict``.
 
 
 class Bound(NamedTuple):
-    """What a known load must show.
+    """What a known load must show."""
 
-    Attributes:
-        load: The ``Kind`` in small letters, or idle.
-        field: Of the metric.
-        low: Lowest value, in the model's unit; ``None``: any.
-        high: Highest value.
-        why: The reason.
-    """
-
-    load: str
-    field: str
-    low: float | None
-    high: float | None
-    why: str
+    load: str  # The ``Kind`` in small letters, or idle.
+    field: str  # Of the metric.
+    low: float | None  # Lowest value, in the model's unit; ``None``: any.
+    high: float | None  # Highest value.
+    why: str  # The reason.
 
 
 BOUNDS = (
@@ -140,18 +122,14 @@ BOUNDS = (
 
 
 class Table:
-    """``compare.csv``, written row by row: what is there survives the end of the process.
-
-    Attributes:
-        rows: All so far.
-    """
+    """``compare.csv``, written row by row: what is there survives the end of the process."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
         self._writer = csv.writer(file, lineterminator="\n")
         self._writer.writerow(Row._fields)
         self._file.flush()
-        self.rows: list[Row] = []
+        self.rows: list[Row] = []  # All so far.
 
     def write(self, row: Row) -> None:
         """Add a row, without its values if they tell the machine."""
@@ -168,7 +146,6 @@ class Table:
 
     @property
     def failed(self) -> bool:
-        """Whether a part of the step could not be done."""
         return any(row.verdict == Verdict.FAILED.value for row in self.rows)
 
 
@@ -182,13 +159,7 @@ def _shown(first: object, last: object) -> str:
 
 
 class Comparison:
-    """The step.
-
-    Args:
-        table: Gets the rows.
-        source: gpumon's, open, with the values of GPM.
-        pace: What the durations are multiplied by.
-    """
+    """The step."""
 
     def __init__(self, table: Table, source: NvmlSource, pace: float) -> None:
         self._table = table
@@ -309,10 +280,8 @@ class Comparison:
         after = self._source.sample().gpus[0]
         for field, share in shares.items():
             values = getattr(before, field), getattr(after, field)
-            found = judge(GPU_METRIC[field], values, share)
-            difference = "" if found.difference is None else f"{found.difference:g}"
             row = Row(load, 1, "0", "gpm", f"{field}, DCGM", _shown(*values), f"{share:g}")
-            self._table.write(row._replace(difference=difference, verdict=found.verdict.value))
+            self._table.write(_with_verdict(row, judge(GPU_METRIC[field], values, share)))
 
 
 def _kept(bound: Bound, seen: Sequence[Gpu]) -> Row:
@@ -425,9 +394,7 @@ class _Round:
         )
         if isinstance(read, ValueError):
             return row
-        found = judge(metric, values, read)
-        difference = "" if found.difference is None else f"{found.difference:g}"
-        return row._replace(difference=difference, verdict=found.verdict.value)
+        return _with_verdict(row, judge(metric, values, read))
 
     # Processes
 
@@ -462,12 +429,15 @@ class _Round:
         whose = "the load's process" if pid == self._holder else f"process {pid}"
         text = f"{theirs:g} %" if shown == "sm" else shown
         row = self._row(gpu, source, f"{what} of {whose}", _shown(*mine), text, Verdict.DIFFERS)
-        found = judge(GPU_METRIC[field], mine, theirs)
-        difference = "" if found.difference is None else f"{found.difference:g}"
-        return row._replace(difference=difference, verdict=found.verdict.value)
+        return _with_verdict(row, judge(GPU_METRIC[field], mine, theirs))
 
     def _gpu_index(self, gpu: str) -> int:
         return int(gpu) if gpu.isdigit() else self._index.get(gpu, -1)
+
+
+def _with_verdict(row: Row, found: Judged) -> Row:
+    difference = "" if found.difference is None else f"{found.difference:g}"
+    return row._replace(difference=difference, verdict=found.verdict.value)
 
 
 def _text(value: object) -> str:
@@ -496,27 +466,14 @@ def _uses(snapshot: Snapshot, computes: bool) -> dict[_UseKey, tuple[float | Non
 
 
 class Difference(NamedTuple):
-    """What differs.
-
-    Attributes:
-        name: As in the rows.
-        source: As in the rows.
-        load: As in the rows.
-        verdict: Of the example.
-        rounds: In how many rounds, of any GPU.
-        of: Out of how many.
-        gpumon: An example; empty for what names a machine.
-        nvidia_smi: The same.
-    """
-
-    name: str
-    source: str
-    load: str
-    verdict: str
-    rounds: int
-    of: int
-    gpumon: str
-    nvidia_smi: str
+    name: str  # As in the rows.
+    source: str  # As in the rows.
+    load: str  # As in the rows.
+    verdict: str  # Of the example.
+    rounds: int  # In how many rounds, of any GPU.
+    of: int  # Out of how many.
+    gpumon: str  # An example; empty for what names a machine.
+    nvidia_smi: str  # The same.
 
 
 _AGREES = {Verdict.SAME, Verdict.NEAR, Verdict.BOTH_UNKNOWN, Verdict.NOT_IN_GPUMON}

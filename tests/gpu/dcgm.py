@@ -22,7 +22,6 @@ class DcgmError(Exception):
 
 
 def is_there() -> bool:
-    """Whether there is a ``dcgmi``."""
     return shutil.which("dcgmi") is not None
 
 

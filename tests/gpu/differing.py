@@ -15,9 +15,7 @@ from tests.gpu import compare, latency, screen
 from tests.gpu.agreement import BY_SMI, Verdict
 from tests.gpu.anonymous import NAMES_A_MACHINE
 from tests.gpu.ending import Ended, Endings, OutOfMemory
-from tests.gpu.failures import printed
 from tests.gpu.folder import whole_text
-from tests.gpu.results import End
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,18 +43,26 @@ _SOURCES: Mapping[str, str] = {
 }
 
 
+class EndedProcess(msgspec.Struct):
+    """A process, as ``gpumon end`` reports it (docs/end.md)."""
+
+    pid: int
+    outcome: str
+    sentence: str | None = None
+
+
+class End(msgspec.Struct):
+    """The JSON object of ``gpumon end``, as far as it is reported."""
+
+    processes: list[EndedProcess] = []
+
+
 class Group(NamedTuple):
-    """What differs in one respect.
+    """What differs in one respect."""
 
-    Attributes:
-        heading: Short.
-        sentences: Each says one difference.
-        unknown: Why some or all is not known; empty: all is.
-    """
-
-    heading: str
-    sentences: Sequence[str] = ()
-    unknown: str = ""
+    heading: str  # Short.
+    sentences: Sequence[str] = ()  # Each says one difference.
+    unknown: str = ""  # Why some or all is not known; empty: all is.
 
     def lines(self) -> list[str]:
         """As Markdown."""
@@ -67,13 +73,7 @@ class Group(NamedTuple):
 
 
 def groups(folder: Folder, facts: Facts | None, rows: Sequence[compare.Row] | None) -> list[Group]:
-    """All that differs.
-
-    Args:
-        folder: What the visit left.
-        facts: ``facts.json``; ``None``: it cannot be read.
-        rows: ``compare.csv``; ``None``: it cannot be read.
-    """
+    """All that differs; ``None`` for a file that cannot be read."""
     return [
         *_compared(folder, rows),
         _tests(folder),
@@ -339,3 +339,56 @@ def _screens(folder: Folder) -> Group:
     said += [f"{name}: {body}" for name, body in there.items() if body.startswith("Not shown: ")]
     absent = [page.name for page in screen.PAGES if not there.get(page.name)]
     return Group(heading, said, f"not in the file: {', '.join(absent)}" if absent else "")
+
+
+# What pytest printed
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_TITLE = re.compile(r"_+ (?:ERROR at (?:setup|teardown) of )?(\S.*?) _+")
+_ERROR = re.compile(r"E {3,}(\S.*)")
+_DETAIL = re.compile(r"(Left|Right) contains|At index")
+"""Begins the line that has what pytest left out of the first one."""
+_SUMMARY = re.compile(r"(?:FAILED|ERROR) \S+?::(.+?)(?: - (.*))?")
+_PROGRESS = re.compile(r"\S+?::(.+?) (?:FAILED|ERROR)\b.*")
+_TOTAL = re.compile(r"=*\s*((?:no tests ran|\d+ [a-z]+(?:, \d+ [a-z]+)*) in [\d.]+s)\b.*")
+
+
+class Printed(NamedTuple):
+    """What pytest printed."""
+
+    failed: dict[str, str]  # Name of a test -> its assertion's line; empty: there is none.
+    total: str  # ``2 failed, 5 passed in 3.10s``; empty: pytest did not come to its end.
+
+
+def printed(lines: Iterable[str]) -> Printed:
+    failed: dict[str, str] = {}
+    total, title = "", None
+    for line in (_COLOUR.sub("", line).rstrip() for line in lines):
+        if (found := _TITLE.fullmatch(line)) is not None and found[1].strip("_ "):
+            title = found[1]
+            failed.setdefault(title, "")
+        elif title is not None and (found := _ERROR.fullmatch(line)) is not None:
+            failed[title] = _with(failed[title], found[1])
+        elif (found := _SUMMARY.fullmatch(line)) is not None:
+            title = None
+            name = _name(found[1])
+            failed[name] = failed.get(name) or found[2] or ""
+        elif (found := _PROGRESS.fullmatch(line)) is not None:
+            failed.setdefault(_name(found[1]), "")
+        elif (found := _TOTAL.fullmatch(line)) is not None:
+            total = found[1]
+    return Printed(failed, total)
+
+
+def _with(known: str, line: str) -> str:
+    """The first line of an error, with the detail that a later one has."""
+    if not known:
+        return line
+    more = _DETAIL.match(line) and not _DETAIL.search(known)
+    return f"{known}; {line}" if more else known
+
+
+def _name(test: str) -> str:
+    """The name of a test in its title: ``TestClass.test_it[a::b]``."""
+    before, bracket, parameters = test.partition("[")
+    return before.replace("::", ".") + bracket + parameters

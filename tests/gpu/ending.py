@@ -50,26 +50,17 @@ _SERVERS = ("vllm", "sglang", "tensorrt_llm", "lmdeploy")
 
 
 class Case(NamedTuple):
-    """A kind of process.
+    """A kind of process."""
 
-    Attributes:
-        name: In the report.
-        kind: What it does with the GPU.
-        arguments: Those of ``tests.gpu.work``.
-        orphaned: Whether its parent is killed first, and the child is what is ended.
-    """
-
-    name: str
-    kind: Kind
-    arguments: tuple[str, ...]
-    orphaned: bool = False
+    name: str  # In the report.
+    kind: Kind  # What it does with the GPU.
+    arguments: tuple[str, ...]  # Those of ``tests.gpu.work``.
+    orphaned: bool = False  # Whether its parent is killed first, and the child is what is ended.
 
 
 CASES = (
     Case(
-        "PyTorch with four data loaders",
-        Kind.TENSOR,
-        ("--loaders", "4", "--memory", str(4 * GIB)),
+        "PyTorch with four data loaders", Kind.TENSOR, ("--loaders", "4", "--memory", str(4 * GIB))
     ),
     Case("JAX with reserved memory", Kind.SLEEP, ("--with-jax",)),
     Case("orphan", Kind.SLEEP, ("--beside", "--memory", str(2 * GIB)), orphaned=True),
@@ -77,56 +68,33 @@ CASES = (
 
 
 class Ended(msgspec.Struct):
-    """How the end of a process went; ``None`` is unknown.
+    """How the end of a process went; ``None`` is unknown."""
 
-    Attributes:
-        name: Of the case.
-        tried: Whether there was such a process.
-        said: Why not, or what was odd.
-        seen_ms: From when it was at work until a sample had it; gpumon asks for the processes
-            once a second, so that this is up to a second by chance.
-        command: As gpumon shows it.
-        memory_used_bytes: What it held.
-        findings: What gpumon says of memory that was reserved in advance.
-        end: The object of ``gpumon end --format json``.
-        memory_back_ms: From its end until the GPU had its memory back.
-        memory_missing_bytes: What did not come back.
-    """
-
-    name: str
-    tried: bool = False
-    said: str = ""
+    name: str  # Of the case.
+    tried: bool = False  # Whether there was such a process.
+    said: str = ""  # Why not, or what was odd.
+    # From when it was at work until a sample had it; gpumon asks for the processes once a second,
+    # so that this is up to a second by chance.
     seen_ms: float | None = None
-    command: list[str] = []
-    memory_used_bytes: int | None = None
-    findings: list[str] = []
-    end: Any = None
-    memory_back_ms: float | None = None
-    memory_missing_bytes: int | None = None
+    command: list[str] = []  # As gpumon shows it.
+    memory_used_bytes: int | None = None  # What it held.
+    findings: list[str] = []  # What gpumon says of memory that was reserved in advance.
+    end: Any = None  # The object of ``gpumon end --format json``.
+    memory_back_ms: float | None = None  # From its end until the GPU had its memory back.
+    memory_missing_bytes: int | None = None  # What did not come back.
 
 
 class OutOfMemory(msgspec.Struct):
-    """A run that fails because another one holds the memory, and the way out.
+    """A run that fails because another one holds the memory, and the way out."""
 
-    Attributes:
-        tried: Whether it came so far.
-        said: Why not, or what was odd.
-        error: What the second run failed with.
-        holder_seen: Whether gpumon lists who holds the memory.
-        refused_select: What ``gpumon select`` said meanwhile; empty if it chose this GPU.
-        end: The object of ``gpumon end --format json`` for the holder.
-        after_ms: From ``gpumon end`` until the second run had its memory.
-        worked_after: Whether it had.
-    """
-
-    tried: bool = False
-    said: str = ""
-    error: str = ""
-    holder_seen: bool = False
-    refused_select: str = ""
-    end: Any = None
-    after_ms: float | None = None
-    worked_after: bool = False
+    tried: bool = False  # Whether it came so far.
+    said: str = ""  # Why not, or what was odd.
+    error: str = ""  # What the second run failed with.
+    holder_seen: bool = False  # Whether gpumon lists who holds the memory.
+    refused_select: str = ""  # What ``gpumon select`` said meanwhile; empty if it chose this GPU.
+    end: Any = None  # The object of ``gpumon end --format json`` for the holder.
+    after_ms: float | None = None  # From ``gpumon end`` until the second run had its memory.
+    worked_after: bool = False  # Whether it had.
 
 
 _Entry = TypeVar("_Entry", Ended, OutOfMemory)
@@ -148,15 +116,12 @@ class Watch:
         self._host = LocalHost(lambda: self._source.backend.device_files)
 
     def close(self) -> None:
-        """Close the driver."""
         self._source.close()
 
     def gpu(self) -> Gpu:
-        """The first GPU now."""
         return self._source.sample().gpus[0]
 
     def is_quiet(self) -> bool:
-        """Whether nobody is on the first GPU."""
         snapshot = self._source.sample()
         return not any(use.gpu_index == 0 for one in snapshot.processes for use in one.uses)
 
@@ -300,7 +265,6 @@ def _milliseconds(since: float) -> float:
 
 
 def main() -> int:
-    """Try each, and write what is known after each."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.ending", description=__doc__)
     parser.add_argument("out", type=Path)
     options = parser.parse_args()

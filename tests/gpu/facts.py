@@ -39,18 +39,10 @@ class GpuFacts(msgspec.Struct):
 
 
 class Facts(msgspec.Struct):
-    """What a machine is, if that could be said; ``None`` is unknown.
+    """What a machine is, if that could be said; ``None`` is unknown."""
 
-    Attributes:
-        date: YYYY-MM-DD; empty is unknown, as in all texts.
-        simulated: Whether the driver was the simulated one.
-        packages: Name -> version.
-        doctor: The JSON object of ``gpumon doctor``, or why there is none.
-        steps: How each step of the visit went, which the visit adds.
-    """
-
-    date: str = ""
-    simulated: bool = False
+    date: str = ""  # YYYY-MM-DD; empty is unknown, as in all texts.
+    simulated: bool = False  # Whether the driver was the simulated one.
     gpus: list[GpuFacts] = []
     driver_version: str | None = None
     nvml_version: str | None = None
@@ -59,13 +51,12 @@ class Facts(msgspec.Struct):
     python: str = ""
     cores: int | None = None
     memory_total_bytes: int | None = None
-    packages: dict[str, str] = {}
-    doctor: Any = None
-    steps: list[Outcome] = []
+    packages: dict[str, str] = {}  # Name -> version.
+    doctor: Any = None  # The JSON object of ``gpumon doctor``, or why there is none.
+    steps: list[Outcome] = []  # How each step of the visit went, which the visit adds.
 
 
 def facts() -> Facts:
-    """Those of this machine."""
     source = NvmlSource()
     source.open()
     snapshot = source.sample()

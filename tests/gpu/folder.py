@@ -23,18 +23,11 @@ _UNREADABLE = (
 
 
 class Folder:
-    """What a visit left.
-
-    Args:
-        out: The folder.
-
-    Attributes:
-        remarks: What is missing, cut or cannot be read.
-    """
+    """What a visit left in a folder."""
 
     def __init__(self, out: Path) -> None:
         self._out = out
-        self.remarks: dict[str, str] = {}
+        self.remarks: dict[str, str] = {}  # What is missing, cut or cannot be read.
 
     def read(self, name: str, read: Callable[[Path], T]) -> T | None:
         """What a file has; ``None`` and a remark if it is missing or cannot be read."""

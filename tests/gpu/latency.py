@@ -81,21 +81,14 @@ _NAMES: dict[int, str] = {
 
 
 class Run(msgspec.Struct):
-    """What one run saw.
+    """What one run saw."""
 
-    Attributes:
-        seconds: Function -> seconds of each of its calls.
-        codes: Function -> each code but SUCCESS that it returned.
-        refused: Value of a GPU that is unknown for want of permission, or ``status`` -> GPUs.
-        card: The names of the GPUs.
-        driver: The driver's version.
-    """
-
-    seconds: dict[str, list[float]]
-    codes: dict[str, list[int]]
+    seconds: dict[str, list[float]]  # Function -> seconds of each of its calls.
+    codes: dict[str, list[int]]  # Function -> each code but SUCCESS that it returned.
+    # Value of a GPU that is unknown for want of permission, or ``status`` -> GPUs.
     refused: dict[str, int]
-    card: str
-    driver: str
+    card: str  # The names of the GPUs.
+    driver: str  # The driver's version.
 
 
 class RunError(Exception):
@@ -103,15 +96,10 @@ class RunError(Exception):
 
 
 class User(NamedTuple):
-    """Who samples.
+    """Who samples."""
 
-    Attributes:
-        name: In the file.
-        uid: Whom root becomes; ``None`` is to stay who one is.
-    """
-
-    name: str
-    uid: int | None = None
+    name: str  # In the file.
+    uid: int | None = None  # Whom root becomes; ``None`` is to stay who one is.
 
 
 def users() -> list[User]:
@@ -315,7 +303,6 @@ class _File:
         self._file.flush()
 
     def miss(self, user: str, load: str, reason: str) -> None:
-        """Say that a run gave nothing."""
         self.missing = True
         self.write([{"user": user, "load": load, "refused": f"not measured: {reason}"}])
 
@@ -357,7 +344,6 @@ def write(out: Path, pace: float) -> int:
 
 
 def main() -> int:
-    """Measure, or be one of the runs."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.latency", description=__doc__)
     parser.add_argument("out", type=Path, nargs="?", metavar="OUT", default=Path())
     parser.add_argument("--pace", type=float, default=1.0)

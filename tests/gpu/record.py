@@ -42,19 +42,12 @@ _LEFT = 8 * GIB
 
 
 class Phase(NamedTuple):
-    """A part of the job.
+    """A part of the job."""
 
-    Attributes:
-        name: What it does.
-        share: Of all the time.
-        kind: What it does with the GPU; ``None``: it has not touched it.
-        held: Bytes that it holds; negative: all but so many.
-    """
-
-    name: str
-    share: float
-    kind: Kind | None
-    held: int = 0
+    name: str  # What it does.
+    share: float  # Of all the time.
+    kind: Kind | None  # What it does with the GPU; ``None``: it has not touched it.
+    held: int = 0  # Bytes that it holds; negative: all but so many.
 
 
 PHASES = (
@@ -156,7 +149,6 @@ class Names:
         self._users: dict[str, str] = {}
 
     def cells(self, row: Mapping[str, str]) -> dict[str, str]:
-        """A row of a log, without names."""
         return {column: self._cell(column, cell) for column, cell in row.items()}
 
     def _cell(self, column: str, cell: str) -> str:
@@ -198,7 +190,6 @@ def _written(columns: Iterable[str], rows: Iterable[Mapping[str, str]]) -> str:
 
 
 def main() -> int:
-    """Record, and pack what was recorded, also when cut."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.record", description=__doc__)
     parser.add_argument("out", type=Path, nargs="?")
     parser.add_argument("--pace", type=float, default=1.0)

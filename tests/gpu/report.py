@@ -47,22 +47,13 @@ _HEAD = 2
 
 
 class Report(NamedTuple):
-    """The report.
-
-    Attributes:
-        lines: All of it.
-        watching: What watching costs, for its README; empty: it was not measured, or on
-            unknown GPUs.
-        latency: The times of NVML's calls, for theirs; empty: they were not measured.
-    """
-
-    lines: list[str]
+    lines: list[str]  # All of it.
+    # What watching costs, for its README; empty: it was not measured, or on unknown GPUs.
     watching: list[str]
-    latency: list[str]
+    latency: list[str]  # The times of NVML's calls, for theirs; empty: they were not measured.
 
 
 def report(out: Path) -> Report:
-    """The report of a folder."""
     folder = Folder(out)
     facts = folder.read(FACTS, lambda path: msgspec.json.decode(path.read_bytes(), type=Facts))
     compared = folder.read(COMPARED, compare.read)
@@ -169,7 +160,6 @@ def write(found: Report, root: Path = ROOT) -> list[str]:
 
 
 def main() -> int:
-    """Print the report."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.report", description=__doc__)
     parser.add_argument("out", type=Path, metavar="OUT")
     parser.add_argument("--write", action="store_true", help="put the tables into the READMEs")

@@ -46,17 +46,9 @@ _GLANCE_SECONDS = 0.2
 
 
 class Page(NamedTuple):
-    """A screen of gpumon.
-
-    Attributes:
-        name: Its heading.
-        keys: Pressed one after the other on the dashboard.
-        pattern: It stands on this screen only.
-    """
-
-    name: str
-    keys: tuple[bytes, ...]
-    pattern: str
+    name: str  # Its heading.
+    keys: tuple[bytes, ...]  # Pressed one after the other on the dashboard.
+    pattern: str  # It stands on this screen only.
 
 
 PAGES = (
@@ -202,7 +194,6 @@ def write(out: Path, pace: float) -> int:
 
 
 def main() -> int:
-    """Measure, and write the file."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.screen", description=__doc__)
     parser.add_argument("out", type=Path, metavar="OUT")
     parser.add_argument("--pace", type=float, default=1.0)

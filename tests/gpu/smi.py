@@ -34,54 +34,32 @@ class HungError(SmiError):
 
 
 class RefusedError(SmiError):
-    """nvidia-smi does not know a field.
-
-    Attributes:
-        field: Its name.
-    """
-
     def __init__(self, field: str) -> None:
         super().__init__(f"nvidia-smi does not know the field {field}")
-        self.field = field
+        self.field = field  # Its name.
 
 
 class Queried(NamedTuple):
-    """What ``--query-gpu`` gave.
+    """What ``--query-gpu`` gave."""
 
-    Attributes:
-        gpus: For each GPU field -> text, without units.
-        refused: The fields that were listed but refused.
-    """
-
-    gpus: list[dict[str, str]]
-    refused: list[str]
+    gpus: list[dict[str, str]]  # For each GPU field -> text, without units.
+    refused: list[str]  # The fields that were listed but refused.
 
 
 class App(NamedTuple):
-    """A process on a GPU, as nvidia-smi lists it. ``None``: it does not know.
+    """A process on a GPU, as nvidia-smi lists it. ``None``: it does not know."""
 
-    Attributes:
-        gpu: UUID in ``--query-compute-apps`` and the XML, index in ``pmon``.
-        memory: MiB.
-        sm: Percent of the time in which its kernels ran.
-    """
-
-    gpu: str
+    gpu: str  # UUID in ``--query-compute-apps`` and the XML, index in ``pmon``.
     pid: int
-    memory: int | None
-    sm: int | None = None
+    memory: int | None  # MiB.
+    sm: int | None = None  # Percent of the time in which its kernels ran.
 
 
 class Document(NamedTuple):
-    """A GPU of ``nvidia-smi -q -x``.
+    """A GPU of ``nvidia-smi -q -x``."""
 
-    Attributes:
-        elements: Path -> text, without what lists things.
-        apps: Its processes.
-    """
-
-    elements: dict[str, str]
-    apps: list[App]
+    elements: dict[str, str]  # Path -> text, without what lists things.
+    apps: list[App]  # Its processes.
 
 
 def ask(*arguments: str, seconds: float = SECONDS) -> str:
@@ -161,7 +139,6 @@ def documents(seconds: float = SECONDS) -> list[Document]:
 
 
 def compute_apps(seconds: float = SECONDS) -> list[App]:
-    """The processes of ``--query-compute-apps``."""
     text = ask(
         f"--query-compute-apps={','.join(_APP_FIELDS)}",
         "--format=csv,noheader,nounits",

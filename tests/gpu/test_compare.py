@@ -13,19 +13,15 @@ from gpumon.model.snapshot import GPU_METRIC
 from tests.driver import GIB, MIB, Driver, Owner, h100, owners, rtx4090
 from tests.driver.smi import FIELDS, installed
 from tests.gpu import compare, smi
-from tests.gpu.agreement import (
-    COMPARED,
-    XML,
-    Verdict,
-    element_value,
-    judge,
-)
+from tests.gpu.agreement import COMPARED, XML, Verdict, element_value, judge
 from tests.gpu.compare import Row, differences, read
 from tests.gpu.work import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    Install = Callable[[str, str], None]
 
 pytestmark = pytest.mark.slow
 
@@ -71,6 +67,19 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
             # The XID watcher ends NVML when it ends, which the next test must not suffer from.
             if thread.name == THREAD:
                 thread.join()
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Puts a shell script on the PATH, before the system's programs."""
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+
+    def install(name: str, script: str) -> None:
+        program = tmp_path / name
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+
+    return install
 
 
 @pytest.fixture
@@ -135,7 +144,7 @@ def test_a_load_that_does_not_look_like_it_is_found(driver: Driver, tmp_path: Pa
     assert "gpumon has no value" in found["tensor", "utilization_gpu"].nvidia_smi
 
 
-DCGMI = """#!/bin/sh
+DCGMI = """
 echo "#Entity   SMACT  SMOCC  TENSO  DRAMA  FP64A  FP32A  FP16A"
 echo "ID"
 echo "GPU 0     N/A    N/A    N/A    N/A    N/A    N/A    N/A"
@@ -144,10 +153,8 @@ echo "GPU 0     0.000  0.000  0.900  0.000  N/A    0.000  0.000"
 
 
 @pytest.mark.usefixtures("driver", "hasty")
-def test_dcgm_is_asked_where_it_is_installed(tmp_path: Path) -> None:
-    program = tmp_path / "dcgmi"
-    program.write_text(DCGMI)
-    program.chmod(0o755)
+def test_dcgm_is_asked_where_it_is_installed(tmp_path: Path, install: Install) -> None:
+    install("dcgmi", DCGMI)
     compare.compare(tmp_path, 0.02)
     rows = read(tmp_path / "compare.csv")
     found = {row.name: row for row in rows if row.load == "idle" and "DCGM" in row.name}
@@ -273,32 +280,23 @@ def test_a_field_that_is_listed_but_refused_is_left_out(
     assert asked.gpus == [{"index": "0", "fan.speed": "30"}]
 
 
-def test_a_program_that_hangs_is_ended_in_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "nvidia-smi"
+def test_a_program_that_hangs_is_ended_in_time(install: Install) -> None:
     # The child holds the pipe, too.
-    program.write_text("#!/bin/sh\nsleep 1000 & wait\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    install("nvidia-smi", "sleep 1000 & wait")
     with pytest.raises(smi.HungError):
         smi.ask("-q", seconds=0.2)
 
 
-def test_a_comma_that_shifts_the_cells_is_no_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program = tmp_path / "nvidia-smi"
-    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    for line, names in (("RTX, Pro, GPU-1, 7", ["RTX, Pro", "GPU-1"]), ("RTX, GPU-1, a, 7", None)):
-        program.write_text(f"#!/bin/sh\necho '{line}'\n")
-        program.chmod(0o755)
-        if names is None:
-            with pytest.raises(smi.SmiError, match="4 cells for 3 fields"):
-                smi.query(["name", "uuid", "fan.speed"])
-        else:
-            (gpu,) = smi.query(["name", "uuid", "fan.speed"]).gpus
-            assert [gpu["name"], gpu["uuid"]] == names
+def test_a_comma_in_a_name_stays_in_it(install: Install) -> None:
+    install("nvidia-smi", "echo 'RTX, Pro, GPU-1, 7'")
+    (gpu,) = smi.query(["name", "uuid", "fan.speed"]).gpus
+    assert (gpu["name"], gpu["uuid"]) == ("RTX, Pro", "GPU-1")
+
+
+def test_a_comma_that_shifts_the_cells_is_no_answer(install: Install) -> None:
+    install("nvidia-smi", "echo 'RTX, GPU-1, a, 7'")
+    with pytest.raises(smi.SmiError, match="4 cells for 3 fields"):
+        smi.query(["name", "uuid", "fan.speed"])
 
 
 def test_what_identifies_a_machine_is_compared_and_not_written(tmp_path: Path) -> None:

@@ -13,11 +13,13 @@ import pytest
 
 from gpumon.model.metrics import Metric, Tier, Unit
 from gpumon.model.snapshot import GPU_METRICS, Gpu, GpuStatus, Unknown
+from tests.command import GPUMON, run_program
 from tests.driver import MIB
 from tests.gpu.agreement import COMPARED, DEPRECATED, agree
 from tests.gpu.card import HAS_CARD
 from tests.gpu.witness import Rate, Values
 from tests.gpu.work import ROOT
+from tests.known import known
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,9 +27,9 @@ if TYPE_CHECKING:
     from gpumon.model.snapshot import Snapshot
 
 
+needs_gpu = pytest.mark.skipif(not HAS_CARD, reason="there is no NVIDIA card here")
 needs_card = pytest.mark.skipif(
-    not HAS_CARD or shutil.which("nvidia-smi") is None,
-    reason="there is no NVIDIA card here",
+    not HAS_CARD or shutil.which("nvidia-smi") is None, reason="there is no NVIDIA card here"
 )
 
 UNSUPPORTED = {Unknown.NOT_SUPPORTED}
@@ -184,8 +186,7 @@ def test_a_process_that_holds_memory_is_its_owner(cuda_process: tuple[int, str])
     assert "C" in owner.type
     (use,) = owner.uses
     assert use.gpu_uuid == uuid
-    assert use.memory_used is not None
-    assert use.memory_used >= 512 * MIB
+    assert known(use.memory_used) >= 512 * MIB
     assert owner.command[1:2] == ("-c",)
     assert owner.uid == os.getuid()
 
@@ -197,3 +198,50 @@ def test_ten_samples_a_second_hold() -> None:
     assert rate.late == 0
     assert rate.longest < 0.1
     assert rate.driver_share <= 0.06
+
+
+# What gpumon calls free is what CUDA sees.
+
+SEEN_BY_CUDA = """
+import ctypes, sys, uuid
+cuda = ctypes.CDLL("libcuda.so.1")
+def check(code):
+    if code: sys.exit(f"CUDA error {code}")
+count, device, name = ctypes.c_int(), ctypes.c_int(), (ctypes.c_ubyte * 16)()
+check(cuda.cuInit(0))
+check(cuda.cuDeviceGetCount(ctypes.byref(count)))
+for ordinal in range(count.value):
+    check(cuda.cuDeviceGet(ctypes.byref(device), ordinal))
+    check(cuda.cuDeviceGetUuid(ctypes.byref(name), device))
+    print(f"GPU-{uuid.UUID(bytes=bytes(name))}")
+"""
+
+
+def output(command: list[str], **variables: str) -> str:
+    done = run_program(command, {**os.environ, **variables})
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_cuda_sees_what_was_chosen_and_nothing_else() -> None:
+    chosen = output([*GPUMON, "select", "-n", "1-16", "--free", "1M"])
+    look = [sys.executable, "-c", SEEN_BY_CUDA]
+    assert output(look, CUDA_VISIBLE_DEVICES=chosen).split() == chosen.split(",")
+    variables = dict(
+        line.split("=")
+        for line in output(
+            [*GPUMON, "select", "-n", "1-16", "--free", "1M", "--format", "env"]
+        ).splitlines()
+    )
+    assert output(look, **variables).split() == chosen.split(",")
+
+
+@pytest.mark.gpu
+@needs_gpu
+def test_a_job_sees_the_card_that_was_reserved_for_it() -> None:
+    command = [*GPUMON, "run", "--free", "1M", "--", sys.executable, "-c", SEEN_BY_CUDA]
+    free = output([*GPUMON, "select", "-n", "1-16", "--free", "1M"]).split(",")
+    (seen,) = output(command).split()
+    assert seen in free

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import shutil
-import subprocess
 import sys
 import tarfile
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,12 +16,13 @@ from tests.bench import watching
 from tests.bench.rows import is_cut, whole_rows
 from tests.bench.tables import markers, table
 from tests.bench.watching import Failed, Turn
+from tests.command import run_program
 from tests.gpu import compare, latency, screen
 from tests.gpu.agreement import Verdict
 from tests.gpu.compare import Row
+from tests.gpu.differing import printed
 from tests.gpu.ending import Ended, Endings, OutOfMemory
 from tests.gpu.facts import Facts, GpuFacts
-from tests.gpu.failures import printed
 from tests.gpu.latency import Run
 from tests.gpu.report import LATENCY_README, WATCHING_README, report, write
 from tests.gpu.visit import Outcome
@@ -129,13 +129,25 @@ def _write_rows(out: Path, visit: Visit) -> None:
         for name, cpu in ((watching.UNWATCHED, None), ("gpumon -n 0.1", 1.5))
     ]
     watching.written([*turns, *visit.failed], out / "watching.csv")
+    calls = {"nvmlA": [1e-6], "nvmlB": [2e-6]}
+    _write_latency(
+        out,
+        [
+            row
+            for user, codes in (("root", {}), ("ordinary", visit.refused))
+            for load in ("idle", "tensor")
+            for row in latency.rows(
+                Run(calls, codes, {}, "NVIDIA H100", "580"), user, load, "2026-11-06"
+            )
+        ],
+    )
+
+
+def _write_latency(out: Path, rows: list[dict[str, str]]) -> None:
     with (out / "latency.csv").open("w", newline="") as opened:
         writer = csv.DictWriter(opened, latency.COLUMNS, restval="")
         writer.writeheader()
-        for user, codes in (("root", {}), ("ordinary", visit.refused)):
-            for load in ("idle", "tensor"):
-                run = Run({"nvmlA": [1e-6], "nvmlB": [2e-6]}, codes, {}, "NVIDIA H100", "580")
-                writer.writerows(latency.rows(run, user, load, "2026-11-06"))
+        writer.writerows(rows)
 
 
 def _write_screens(out: Path, page: str) -> None:
@@ -176,110 +188,85 @@ def wrong(name: str, source: str, gpumon: str, smi: str, verdict: str = DIFFERS)
     ]
 
 
+VALUES, PROCESSES, LOADS, TESTS, STEPS, ENDS, REFUSED, SCREENS = GROUPS
+HELD = "memory of the load's process"
+DISAGREEMENTS = {
+    VALUES: {
+        f"enforced.power.limit: gpumon 12, nvidia-smi 52, {ROUNDS}": wrong(
+            "enforced.power.limit", "query-gpu", "12", "52"
+        ),
+        f"memory.total: gpumon 3 MiB, nvidia-smi 300 MiB, {ROUNDS}": wrong(
+            "memory.total", "query-gpu", f"{3 * 2**20}", "300"
+        ),
+        f"fan_speed in nvidia-smi -q -x: gpumon unknown, nvidia-smi 3 %, {ROUNDS}": wrong(
+            "fan_speed", "xml", "", "3 %", Verdict.ONLY_SMI.value
+        ),
+        f"serial: differs, values left out, {ROUNDS}": wrong(
+            "serial", "query-gpu", SERIAL, "99999999"
+        ),
+        "nvidia-smi -q -x: it hung, idle.": [
+            Row("idle", 1, "", "xml", "", "", "it hung", "", FAILED)
+        ],
+    },
+    PROCESSES: {
+        f"{HELD} in nvidia-smi pmon: gpumon 512 MiB to 1024 MiB, nvidia-smi not listed, "
+        "under copies.": [
+            Row("copy", 1, "0", "pmon", HELD, f"{2**29}..{2**30}", "not listed", "", DIFFERS)
+        ]
+    },
+    LOADS: {
+        "sm_active: 80 where at most 30 is expected (few), under tiny kernels.": [
+            Row("tiny", 1, "0", "gpm", "sm_active", "80", "at most 30: few", "50", DIFFERS)
+        ],
+        "dram_active: gpumon 0 to 1, DCGM 70, with memory held.": [
+            Row("sleep", 1, "0", "gpm", "dram_active, DCGM", "0..1", "70", "69", DIFFERS)
+        ],
+        "the known load: there is no PyTorch, under copies.": [
+            Row("copy", 0, "", "gpm", "", "", "there is no PyTorch", "", FAILED)
+        ],
+    },
+}
+
+
 @pytest.mark.parametrize(
-    ("rows", "heading", "said"),
-    [
-        (
-            wrong("enforced.power.limit", "query-gpu", "12", "52"),
-            GROUPS[0],
-            "enforced.power.limit: gpumon 12, nvidia-smi 52, " + ROUNDS,
-        ),
-        (
-            wrong("memory.total", "query-gpu", f"{3 * 2**20}", "300"),
-            GROUPS[0],
-            "memory.total: gpumon 3 MiB, nvidia-smi 300 MiB, " + ROUNDS,
-        ),
-        (
-            wrong("fan_speed", "xml", "", "3 %", Verdict.ONLY_SMI.value),
-            GROUPS[0],
-            "fan_speed in nvidia-smi -q -x: gpumon unknown, nvidia-smi 3 %, " + ROUNDS,
-        ),
-        (
-            wrong("serial", "query-gpu", SERIAL, "99999999"),
-            GROUPS[0],
-            "serial: differs, values left out, " + ROUNDS,
-        ),
-        (
-            [Row("idle", 1, "", "xml", "", "", "it hung", "", FAILED)],
-            GROUPS[0],
-            "nvidia-smi -q -x: it hung, idle.",
-        ),
-        (
-            [
-                Row(
-                    *("copy", 1, "0", "pmon", "memory of the load's process"),
-                    *(f"{2**29}..{2**30}", "not listed", "", DIFFERS),
-                )
-            ],
-            GROUPS[1],
-            (
-                "memory of the load's process in nvidia-smi pmon: gpumon 512 MiB to 1024 MiB, "
-                "nvidia-smi not listed, under copies."
-            ),
-        ),
-        (
-            [Row("tiny", 1, "0", "gpm", "sm_active", "80", "at most 30: few", "50", DIFFERS)],
-            GROUPS[2],
-            "sm_active: 80 where at most 30 is expected (few), under tiny kernels.",
-        ),
-        (
-            [Row("sleep", 1, "0", "gpm", "dram_active, DCGM", "0..1", "70", "69", DIFFERS)],
-            GROUPS[2],
-            "dram_active: gpumon 0 to 1, DCGM 70, with memory held.",
-        ),
-        (
-            [Row("copy", 0, "", "gpm", "", "", "there is no PyTorch", "", FAILED)],
-            GROUPS[2],
-            "the known load: there is no PyTorch, under copies.",
-        ),
-    ],
+    ("heading", "said", "rows"),
+    [(heading, *each) for heading, found in DISAGREEMENTS.items() for each in found.items()],
 )
 def test_what_gpumon_and_nvidia_smi_disagree_on_is_a_sentence(
-    tmp_path: Path, rows: list[Row], heading: str, said: str
+    tmp_path: Path, heading: str, said: str, rows: list[Row]
 ) -> None:
-    found = differing(visited(tmp_path, Visit(rows=rows)))
-    assert found == NOTHING | {heading: [f"- {said}"]}
+    assert differing(visited(tmp_path, Visit(rows=rows))) == NOTHING | {heading: [f"- {said}"]}
+
+
+ALIVE = {"processes": [{"pid": 7, "outcome": "alive", "sentence": "it waits"}]}
+NO_MEMORY_BACK = {"memory_back_ms": None, "memory_missing_bytes": None}
 
 
 @pytest.mark.parametrize(
-    ("visit", "heading", "said"),
+    ("heading", "visit", "said"),
     [
         (
+            STEPS,
             Visit(steps=[Outcome("record", "run.tar", 0, 300, "cut", "")]),
-            GROUPS[4],
             ["record (run.tar) was cut after 300 s."],
         ),
         (
+            STEPS,
             Visit(steps=[Outcome("screen", "screen.txt", 0, 0, "failed", "no\nscreen")]),
-            GROUPS[4],
             ["screen (screen.txt) failed: no screen."],
         ),
-        (Visit(case={"seen_ms": None}), GROUPS[5], ["PyTorch: gpumon did not see it."]),
+        (ENDS, Visit(case={"seen_ms": None}), ["PyTorch: gpumon did not see it."]),
         (
-            Visit(
-                case={
-                    "end": {"processes": [{"pid": 7, "outcome": "alive", "sentence": "it waits"}]},
-                    "memory_back_ms": None,
-                    "memory_missing_bytes": 3 * 2**30,
-                }
-            ),
-            GROUPS[5],
+            ENDS,
+            Visit(case={"end": ALIVE, **NO_MEMORY_BACK, "memory_missing_bytes": 3 * 2**30}),
             [
                 "PyTorch: process 7 alive, it waits.",
                 "PyTorch: 3072 MiB of its memory did not come back.",
             ],
         ),
         (
-            Visit(
-                case={
-                    "end": None,
-                    "said": "odd",
-                    "memory_used_bytes": None,
-                    "memory_back_ms": None,
-                    "memory_missing_bytes": None,
-                }
-            ),
-            GROUPS[5],
+            ENDS,
+            Visit(case={"end": None, "said": "odd", "memory_used_bytes": None, **NO_MEMORY_BACK}),
             [
                 "PyTorch: odd.",
                 "PyTorch: gpumon does not know its memory.",
@@ -288,13 +275,13 @@ def test_what_gpumon_and_nvidia_smi_disagree_on_is_a_sentence(
             ],
         ),
         (
+            ENDS,
             Visit(case={"tried": False, "said": "no JAX", "end": None}),
-            GROUPS[5],
             ["Not known: not tried: PyTorch (no JAX)."],
         ),
         (
+            ENDS,
             Visit(memory={"error": "", "refused_select": "", "holder_seen": False}),
-            GROUPS[5],
             [
                 "out of memory: no run failed for want of memory.",
                 "out of memory: gpumon did not see who held the memory.",
@@ -302,38 +289,35 @@ def test_what_gpumon_and_nvidia_smi_disagree_on_is_a_sentence(
             ],
         ),
         (
+            ENDS,
             Visit(memory={"worked_after": False}),
-            GROUPS[5],
             ["out of memory: the run had no memory after the holder's end either."],
         ),
-        (Visit(refused={"nvmlB": [4, 4]}), GROUPS[6], ["nvmlB: NO_PERMISSION 2."]),
+        (REFUSED, Visit(refused={"nvmlB": [4, 4]}), ["nvmlB: NO_PERMISSION 2."]),
         (
+            SCREENS,
             Visit(page="Not shown: it did not come."),
-            GROUPS[7],
             [f"{page.name}: Not shown: it did not come." for page in screen.PAGES],
         ),
+        (TESTS, Visit(pytest="sss\n3 skipped in 0.50s\n"), ["Not known: 3 skipped in 0.50s."]),
     ],
 )
 def test_what_went_otherwise_in_another_step_is_a_sentence(
-    tmp_path: Path, visit: Visit, heading: str, said: list[str]
+    tmp_path: Path, heading: str, visit: Visit, said: list[str]
 ) -> None:
     found = differing(visited(tmp_path, visit))
-    assert found[heading] == [f"- {text}" for text in said]
-    assert all(found[other] == ["Nothing differs."] for other in GROUPS if other != heading)
+    assert found == NOTHING | {heading: [f"- {text}" for text in said]}
 
 
 def test_what_root_is_refused_too_and_other_codes_are_no_difference(tmp_path: Path) -> None:
     visited(tmp_path, Visit(refused={"nvmlA": [4], "nvmlB": [3]}))
     rows = whole_rows(tmp_path / "latency.csv")
-    assert differing(tmp_path)[GROUPS[6]] == ["- nvmlA: NO_PERMISSION 1."]
+    assert differing(tmp_path)[REFUSED] == ["- nvmlA: NO_PERMISSION 1."]
     for row in rows:
         if (row["user"], row["load"], row["function"]) == ("root", "idle", "nvmlA"):
             row["refused"] = "NO_PERMISSION 1"
-    with (tmp_path / "latency.csv").open("w", newline="") as opened:
-        writer = csv.DictWriter(opened, latency.COLUMNS)
-        writer.writeheader()
-        writer.writerows(rows)
-    assert differing(tmp_path)[GROUPS[6]] == ["Nothing differs."]
+    _write_latency(tmp_path, rows)
+    assert differing(tmp_path)[REFUSED] == ["Nothing differs."]
 
 
 def test_without_root_it_is_not_known_what_only_others_are_refused(tmp_path: Path) -> None:
@@ -342,7 +326,7 @@ def test_without_root_it_is_not_known_what_only_others_are_refused(tmp_path: Pat
     lines = path.read_text().splitlines(keepends=True)
     missing = "root,idle,,,,,,not measured: this is not root,,,\n"
     path.write_text("".join([lines[0], *lines[5:], missing]))
-    (said,) = differing(tmp_path)[GROUPS[6]]
+    (said,) = differing(tmp_path)[REFUSED]
     idle, loaded = "root, idle: not measured: this is not root", "root, under load: not measured"
     assert said == f"- Not known: {idle}; {loaded}."
 
@@ -373,7 +357,7 @@ FAILED tests/gpu/test_real_card.py::TestOwner::test_it - assert 1 == 2
 
 
 def test_failed_tests_are_named_with_what_their_assertions_say(tmp_path: Path) -> None:
-    assert differing(visited(tmp_path, Visit(pytest=FAILURES)))[GROUPS[3]] == [
+    assert differing(visited(tmp_path, Visit(pytest=FAILURES)))[TESTS] == [
         "- test_ten_samples: `OSError: [Errno 2] no such file: '…/tool'`.",
         (
             "- test_every_value[memory used]: `AssertionError: assert ['0: nvidia-s...ory used)'] "
@@ -387,15 +371,10 @@ def test_failed_tests_are_named_with_what_their_assertions_say(tmp_path: Path) -
 def test_a_run_of_pytest_that_was_cut_has_the_tests_that_had_failed(tmp_path: Path) -> None:
     text = "tests/gpu/test_a.py::test_b[x y] FAILED   [ 20%]\ntests/gpu/test_a.py::test_c PASS"
     assert printed(text.splitlines()) == ({"test_b[x y]": ""}, "")
-    assert differing(visited(tmp_path, Visit(pytest=text)))[GROUPS[3]] == [
+    assert differing(visited(tmp_path, Visit(pytest=text)))[TESTS] == [
         "- test_b[x y]: failed.",
         "- Not known: pytest did not come to its end.",
     ]
-
-
-def test_tests_that_were_all_skipped_say_nothing(tmp_path: Path) -> None:
-    visited(tmp_path, Visit(pytest="sss\n3 skipped in 0.50s\n"))
-    assert differing(tmp_path)[GROUPS[3]] == ["- Not known: 3 skipped in 0.50s."]
 
 
 def test_a_monitor_that_failed_is_said_below_the_table(tmp_path: Path) -> None:
@@ -442,7 +421,7 @@ def test_the_row_that_was_cut_is_left_out(tmp_path: Path) -> None:
     path.write_text(whole + "idle,1,0,query-gpu,temperature.gpu,34,34,0,dif")
     assert is_cut(path)
     assert len(whole_rows(path)) == whole.count("\n") - 1
-    (said,) = differing(tmp_path)[GROUPS[0]]
+    (said,) = differing(tmp_path)[VALUES]
     assert said.startswith("- enforced.power.limit: ")
     assert "- compare.csv is cut short." in report(tmp_path).lines
 
@@ -474,10 +453,10 @@ def test_a_name_a_path_and_a_number_of_that_machine_are_nowhere(tmp_path: Path) 
         text = "\n".join(part)
         for hidden in ("annika", UUID, SERIAL, "workdir", "secret", "plans", "1b4e28ba"):
             assert hidden not in text
-    (told,) = differing(tmp_path)[GROUPS[4]]
+    (told,) = differing(tmp_path)[STEPS]
     for kept in ("record (run.tar) failed after 3 s", "GPU-…", "…/x.py", "…/train.py", "…/y.py"):
         assert kept in told
-    (cut,) = differing(tmp_path)[GROUPS[3]]
+    (cut,) = differing(tmp_path)[TESTS]
     assert cut.startswith("- test_b: `[yyy")
     assert cut.endswith("`")
     assert len(cut) <= 501
@@ -510,12 +489,7 @@ def test_the_tables_replace_what_stood_in_the_readmes(tmp_path: Path) -> None:
 
 
 def test_the_command_prints_the_report(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.gpu.report", str(visited(tmp_path))],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=True,
+    done = run_program(
+        [sys.executable, "-m", "tests.gpu.report", str(visited(tmp_path))], cwd=ROOT, check=True
     )
     assert done.stdout.splitlines() == report(tmp_path).lines

@@ -8,14 +8,13 @@ import os
 import subprocess
 import sys
 import tarfile
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from gpumon.system.zstandard import zstd
+from tests.command import run_program
 from tests.driver import Driver, h100
 from tests.driver.cuda import serving
 from tests.driver.owners import lives
@@ -25,22 +24,13 @@ from tests.gpu.ending import Endings
 from tests.gpu.record import HOST, Names, rows_without_names
 from tests.gpu.visit import PLAN, SECONDS, Outcome, Stage, Step, Visit
 from tests.gpu.work import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from tests.lives import until
 
 SCRIPT = ROOT / "tests/gpu/visit.sh"
 FILES = {
     *("facts.json", "pytest.txt", "compare.csv", "latency.csv", "watching.csv", "run.tar"),
     *("ending.json", "screen.txt"),
 }
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 class Steps(msgspec.Struct):
@@ -74,12 +64,8 @@ def test_it_runs_through_and_a_wrong_value_is_among_what_differs(tmp_path: Path)
     _check_log(out / "run.tar")
     differing = {one.name for one in compare.differences(compare.read(out / "compare.csv"))}
     assert differing == {"temperature.gpu"}
-    said = subprocess.run(
-        [sys.executable, "-m", "tests.gpu.report", str(out)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
+    said = run_program(
+        [sys.executable, "-m", "tests.gpu.report", str(out)], cwd=ROOT, check=True
     ).stdout
     assert "temperature.gpu: " in said
     private = (driver.cards[0].serial, driver.cards[0].uuid, str(ROOT))
@@ -146,7 +132,7 @@ def test_a_step_that_hangs_is_cut_with_all_that_it_started_and_said(tmp_path: Pa
     assert (tmp_path / "out.txt").read_text() == "done\n"
     pids = [int(pid) for pid in (tmp_path / "pids.txt").read_text().split()]
     assert len(pids) == 2
-    wait_until(lambda: not any(lives(pid) for pid in pids))
+    until(lambda: not any(lives(pid) for pid in pids), "their end")
     known = msgspec.json.decode((tmp_path / "facts.json").read_bytes(), type=Steps)
     assert known.steps == visit.outcomes
 
@@ -166,7 +152,7 @@ def test_the_plan_makes_eight_files_within_nine_minutes() -> None:
 
 
 def test_without_a_folder_it_says_how_to_call_it() -> None:
-    done = subprocess.run(["bash", str(SCRIPT)], capture_output=True, text=True, check=False)
+    done = run_program(["bash", str(SCRIPT)])
     assert done.returncode != 0
     assert "usage: bash tests/gpu/visit.sh OUT" in done.stderr
 
@@ -219,8 +205,8 @@ def test_a_visit_that_is_ended_ends_its_steps(tmp_path: Path) -> None:
     file = tmp_path / "pid"
     command = [sys.executable, "-c", visiting, str(tmp_path), waiting]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as visit:
-        wait_until(lambda: file.exists() and file.read_text().endswith("\n"))
+        until(lambda: file.exists() and file.read_text().endswith("\n"), "the step")
         pid = int(file.read_text())
         visit.terminate()
         assert visit.wait(60) != 0
-    wait_until(lambda: not lives(pid))
+    until(lambda: not lives(pid), "its end")

@@ -49,54 +49,30 @@ _CLOSING_SECONDS = 10.0
 
 
 class Step(NamedTuple):
-    """A part of the visit.
-
-    Attributes:
-        name: In the report.
-        file: What it makes of the folder's files.
-        arguments: Of Python, with ``OUT`` and ``PACE`` for these, and ``WATCHING`` for the seconds
-            that are left for watching, which comes last and takes what there is.
-        seconds: How long it may take at most.
-        output: Whether its output becomes the file.
-    """
-
-    name: str
-    file: str
+    name: str  # In the report.
+    file: str  # What it makes of the folder's files.
+    # Of Python, with ``OUT`` and ``PACE`` for these, and ``WATCHING`` for the seconds that are left
+    # for watching, which comes last and takes what there is.
     arguments: tuple[str, ...]
-    seconds: float
-    output: bool = False
+    seconds: float  # How long it may take at most.
+    output: bool = False  # Whether its output becomes the file.
 
 
 class Outcome(msgspec.Struct):
-    """How a step went.
-
-    Attributes:
-        name: Of the step.
-        file: What it should have made.
-        began: Seconds after the beginning of the visit.
-        seconds: How long it took.
-        outcome: ``done``, ``failed``, ``cut`` or ``not begun``.
-        said: The end of what it wrote to standard error.
-    """
-
-    name: str
-    file: str
-    began: float
-    seconds: float
-    outcome: str
-    said: str
+    name: str  # Of the step.
+    file: str  # What it should have made.
+    began: float  # Seconds after the beginning of the visit.
+    seconds: float  # How long it took.
+    outcome: str  # ``done``, ``failed``, ``cut`` or ``not begun``.
+    said: str  # The end of what it wrote to standard error.
 
 
 class Stage(NamedTuple):
-    """Steps that belong together.
+    """Steps that belong together."""
 
-    Attributes:
-        rows: The steps of a row come one after the other, the rows beside one another.
-        seconds: When it ends at the latest, from its beginning: what runs then is cut.
-    """
-
+    # The steps of a row come one after the other, the rows beside one another.
     rows: tuple[tuple[Step, ...], ...]
-    seconds: float
+    seconds: float  # When it ends at the latest, from its beginning: what runs then is cut.
 
 
 RECORD = Step("record", "run.tar", ("-m", "tests.gpu.record", "OUT", "--pace", "PACE"), 320)
@@ -131,13 +107,7 @@ PLAN = (
 
 
 class Visit:
-    """One visit.
-
-    Args:
-        out: The folder for the files.
-        pace: What the steps' own times are multiplied by.
-        seconds: How long all may take.
-    """
+    """One visit; the pace is what the steps' own times are multiplied by."""
 
     def __init__(self, out: Path, pace: float, seconds: float = SECONDS) -> None:
         self.outcomes: list[Outcome] = []
@@ -283,7 +253,6 @@ def _end_all_of(process: subprocess.Popen[bytes]) -> None:
 
 
 def main() -> int:
-    """Visit this machine."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.visit", description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--pace", type=float, default=1.0, help="0 to 1: shorter than in earnest")

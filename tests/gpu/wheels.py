@@ -45,7 +45,6 @@ def size() -> int:
 
 
 def main() -> int:
-    """Download all anew; 1 if they are too many."""
     if sys.version_info >= (3, 14):
         # pip decides by this Python what a requirement's marker leaves out.
         sys.exit("needs a Python before 3.14")

@@ -15,10 +15,7 @@ import time
 import msgspec
 
 from gpumon.makers.backend import PERIOD
-from gpumon.model.snapshot import (
-    GPU_METRICS,
-    Snapshot,
-)
+from gpumon.model.snapshot import GPU_METRICS, Snapshot
 from tests.gpu.smi import query
 from tests.nvml_source import NvmlSource
 
@@ -26,32 +23,19 @@ INTERVAL = 0.1
 
 
 class Values(msgspec.Struct):
-    """What gpumon said before and after nvidia-smi did.
+    """What gpumon said before and after nvidia-smi did."""
 
-    Attributes:
-        before: A snapshot.
-        after: Another.
-        smi: nvidia-smi's name of a metric -> what it said, a text for each card; absent when this
-            nvidia-smi does not know the name.
-    """
-
-    before: Snapshot
-    after: Snapshot
+    before: Snapshot  # A snapshot.
+    after: Snapshot  # Another.
+    # nvidia-smi's name of a metric -> what it said, a text for each card; absent when this
+    # nvidia-smi does not know the name.
     smi: dict[str, list[str]]
 
 
 class Rate(msgspec.Struct):
-    """How sampling at ten a second went.
-
-    Attributes:
-        late: How many samples were not ready before the next was due.
-        longest: Seconds that the longest took, the first left out.
-        driver_share: Seconds inside the driver per second.
-    """
-
-    late: int
-    longest: float
-    driver_share: float
+    late: int  # How many samples were not ready before the next was due.
+    longest: float  # Seconds that the longest took, the first left out.
+    driver_share: float  # Seconds inside the driver per second.
 
 
 def witness_values() -> Values:

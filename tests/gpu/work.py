@@ -95,19 +95,16 @@ class TorchGpu:
         self._steps: dict[Kind, Callable[[], object]] = {}
 
     def free(self) -> int:
-        """Bytes that can be allocated."""
         with self._explained():
             return int(self._torch.cuda.mem_get_info()[0])
 
     def hold(self, size: int) -> None:
-        """Hold so many bytes in all."""
         with self._explained():
             self._held = None
             self._torch.cuda.empty_cache()
             self._held = self._torch.empty(size, dtype=self._torch.uint8, device="cuda")
 
     def work(self, kind: Kind, seconds: float) -> None:
-        """Work for so long."""
         if kind is Kind.SLEEP:
             time.sleep(seconds)
             return
@@ -130,7 +127,6 @@ class TorchGpu:
             raise NoWorkError(f"PyTorch: {_first_line(error)}") from None
 
     def loaders(self, count: int) -> object:
-        """Have so many processes that load data."""
         data = self._torch.utils.data
         numbers = data.TensorDataset(self._torch.arange(10**6))
         batches = iter(data.DataLoader(numbers, batch_size=64, num_workers=count))
@@ -177,11 +173,9 @@ class SimulatedGpu:
         self._cuda = Cuda()
 
     def free(self) -> int:
-        """Bytes that can be allocated."""
         return self._cuda.free()
 
     def hold(self, size: int) -> None:
-        """Hold so many bytes in all."""
         self._cuda.hold(size)
 
     def work(self, kind: Kind, seconds: float) -> None:
@@ -228,12 +222,7 @@ def reserve_as_jax() -> object:
 
 
 class Worker:
-    """A process of ``python -m tests.gpu.work``, and what it says.
-
-    Attributes:
-        process: It.
-        pid: Who holds the memory: it, or its child; known once it is ready.
-    """
+    """A process of ``python -m tests.gpu.work``, and what it says."""
 
     def __init__(self, kind: Kind, *arguments: str) -> None:
         self.process = subprocess.Popen(
@@ -243,6 +232,7 @@ class Worker:
             stdout=subprocess.PIPE,
             text=True,
         )
+        # Who holds the memory: it, or its child; known once it is ready.
         self.pid = self.process.pid
 
     def refusal(self) -> str:
@@ -269,10 +259,6 @@ class Worker:
 @contextmanager
 def holder(kind: Kind, *arguments: str) -> Iterator[Worker]:
     """A process that works so until the end of the block, which begins once it does.
-
-    Args:
-        kind: What it does.
-        arguments: Further ones of its command line.
 
     Raises:
         NoWorkError: It cannot work, for the reason in the text.
@@ -310,7 +296,6 @@ def _hold_beside(memory: int) -> subprocess.Popen[bytes]:
 
 
 def main() -> None:
-    """Work until standard input ends."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.work", description=__doc__)
     parser.add_argument("kind", type=Kind)
     parser.add_argument("--memory", type=int, default=HELD, help="bytes")

@@ -33,7 +33,6 @@ class FakeProc:
 
     @property
     def system(self) -> System:
-        """The operating system that has these processes."""
         return System(str(self.root))
 
     def add(
@@ -89,7 +88,6 @@ class FakeProc:
         return ProcessId(pid, pid if start_time is None else start_time)
 
     def add_thread(self, pid: int, tid: int, *, state: str = "S", wait_channel: str = "") -> None:
-        """Add a thread to a process that is there already."""
         directory = self.root / str(pid)
         thread = directory / "task" / str(tid)
         thread.mkdir()
@@ -105,13 +103,10 @@ class FakeProc:
 
 
 class FakeWorkloads:
-    """A ``/proc`` of files in which processes have an environment, and a reader of workloads.
-
-    Attributes:
-        root: The file system in which the reader looks for the names of containers.
-    """
+    """A ``/proc`` of files in which processes have an environment, and a reader of workloads."""
 
     def __init__(self, folder: Path) -> None:
+        # The file system in which the reader looks for the names of containers.
         self.root = folder / "root"
         self.clock = HandClock(epoch=0.0)
         self.proc = FakeProc(folder / "proc")

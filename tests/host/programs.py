@@ -77,7 +77,6 @@ a child that holds the file; at a line of input it ends that child, and answers.
 
 
 def identity(pid: int) -> ProcessId:
-    """Which process has this number now."""
     relative = known(lives.look(pid))
     return relative.id
 
@@ -96,5 +95,4 @@ def state(pid: int) -> str:
 
 
 def until_state(pid: int, *states: str) -> None:
-    """Wait until it is in one of these states."""
     lives.until(lambda: state(pid) in states, f"state {' or '.join(states)}, but {state(pid)}")

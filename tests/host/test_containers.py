@@ -71,6 +71,11 @@ def root() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.fixture
+def names(root: Path) -> ContainerNames:
+    return ContainerNames(str(root))
+
+
 @contextmanager
 def serving(path: Path) -> Iterator[Docker]:
     with Docker(path) as server:
@@ -103,32 +108,31 @@ def stored(name: str, id_: str = ID) -> str:
     return json.dumps([{"id": id_, "names": [name], "image": "39286ab8", "metadata": "{}"}])
 
 
-def test_dockers_own_file_names_a_container(root: Path) -> None:
+def test_dockers_own_file_names_a_container(root: Path, names: ContainerNames) -> None:
     config(root).write_text(json.dumps({"ID": ID, "Name": "/llama-ft", "State": {"Pid": 5}}))
-    assert ContainerNames(str(root)).named(DOCKER, 0.0) == Container("docker", ID, "llama-ft")
+    assert names.named(DOCKER, 0.0) == Container("docker", ID, "llama-ft")
 
 
-def test_a_file_that_is_missing_is_looked_for_once_a_minute(root: Path) -> None:
-    names = ContainerNames(str(root))
+def test_a_file_that_is_missing_is_looked_for_once_a_minute(
+    root: Path, names: ContainerNames
+) -> None:
     assert names.named(DOCKER, 0.0) == DOCKER
     config(root).write_text('{"Name": "/llama-ft"}')
     assert names.named(DOCKER, RETRY_SECONDS - 1) == DOCKER
     assert names.named(DOCKER, RETRY_SECONDS).name == "llama-ft"
 
 
-def test_docker_is_asked_over_its_socket(root: Path, docker: Docker) -> None:
-    named = ContainerNames(str(root)).named(DOCKER, 0.0)
-    assert named.label == "docker llama-ft"
+def test_docker_is_asked_over_its_socket(docker: Docker, names: ContainerNames) -> None:
+    assert names.named(DOCKER, 0.0).label == "docker llama-ft"
     assert docker.asked == ["/containers/json"]
 
 
-def test_a_users_own_docker_is_asked(root: Path) -> None:
+def test_a_users_own_docker_is_asked(root: Path, names: ContainerNames) -> None:
     with serving(root / f"run/user/{os.geteuid()}/docker.sock"):
-        assert ContainerNames(str(root)).named(DOCKER, 0.0).name == "llama-ft"
+        assert names.named(DOCKER, 0.0).name == "llama-ft"
 
 
-def test_one_question_names_all_containers_of_a_pass(root: Path, docker: Docker) -> None:
-    names = ContainerNames(str(root))
+def test_one_question_names_all_containers_of_a_pass(docker: Docker, names: ContainerNames) -> None:
     strangers = [f"{number:064x}" for number in range(50)]
     assert names.named(DOCKER, 1.0).name == "llama-ft"
     for id_ in strangers:
@@ -136,8 +140,9 @@ def test_one_question_names_all_containers_of_a_pass(root: Path, docker: Docker)
     assert len(docker.asked) == 1
 
 
-def test_a_container_without_a_name_is_asked_for_once_a_minute(root: Path, docker: Docker) -> None:
-    names = ContainerNames(str(root))
+def test_a_container_without_a_name_is_asked_for_once_a_minute(
+    docker: Docker, names: ContainerNames
+) -> None:
     docker.answer = b"[]"
     for now in range(int(RETRY_SECONDS)):
         assert names.named(DOCKER, float(now)) == DOCKER
@@ -148,8 +153,9 @@ def test_a_container_without_a_name_is_asked_for_once_a_minute(root: Path, docke
     assert len(docker.asked) == 2
 
 
-def test_a_container_that_is_new_is_asked_for_at_once(root: Path, docker: Docker) -> None:
-    names = ContainerNames(str(root))
+def test_a_container_that_is_new_is_asked_for_at_once(
+    docker: Docker, names: ContainerNames
+) -> None:
     docker.answer = b"[]"
     names.named(Container("docker", OTHER_ID), 0.0)
     docker.answer = json.dumps(RUNNING).encode()
@@ -188,36 +194,35 @@ def test_a_docker_that_hangs_is_left_alone_for_a_minute(root: Path) -> None:
     ],
     ids=["empty", "cut", "null", "object", "types", "nameless", "deep", "bytes", "huge"],
 )
-def test_a_strange_answer_is_no_name(root: Path, docker: Docker, answer: bytes) -> None:
+def test_a_strange_answer_is_no_name(docker: Docker, answer: bytes, names: ContainerNames) -> None:
     docker.answer = answer
-    assert ContainerNames(str(root)).named(DOCKER, 0.0) == DOCKER
+    assert names.named(DOCKER, 0.0) == DOCKER
 
 
-def test_a_refusal_is_no_name(root: Path, docker: Docker) -> None:
+def test_a_refusal_is_no_name(docker: Docker, names: ContainerNames) -> None:
     docker.status = 403
-    assert ContainerNames(str(root)).named(DOCKER, 0.0) == DOCKER
+    assert names.named(DOCKER, 0.0) == DOCKER
 
 
 def test_too_many_open_files_are_no_name(
-    root: Path, docker: Docker, monkeypatch: pytest.MonkeyPatch
+    docker: Docker, monkeypatch: pytest.MonkeyPatch, names: ContainerNames
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.EMFILE, "Too many open files")
 
     with monkeypatch.context() as patch:
         patch.setattr(socket, "socket", full)
-        assert ContainerNames(str(root)).named(DOCKER, 0.0) == DOCKER
+        assert names.named(DOCKER, 0.0) == DOCKER
     assert docker.asked == []
 
 
-def test_no_docker_is_no_name(root: Path) -> None:
+def test_no_docker_is_no_name(root: Path, names: ContainerNames) -> None:
     (root / "var/run").mkdir(parents=True)
     (root / "var/run/docker.sock").write_text("no socket")
-    assert ContainerNames(str(root)).named(DOCKER, 0.0) == DOCKER
+    assert names.named(DOCKER, 0.0) == DOCKER
 
 
-def test_a_bare_id_is_dockers_once_docker_knows_it(root: Path, docker: Docker) -> None:
-    names = ContainerNames(str(root))
+def test_a_bare_id_is_dockers_once_docker_knows_it(docker: Docker, names: ContainerNames) -> None:
     assert names.named(Container("container", ID), 0.0) == Container("docker", ID, "llama-ft")
     assert names.named(Container("ecs", ID), 0.0) == Container("ecs", ID, "llama-ft")
     stranger = Container("container", OTHER_ID)
@@ -225,43 +230,42 @@ def test_a_bare_id_is_dockers_once_docker_knows_it(root: Path, docker: Docker) -
     assert docker.asked
 
 
-def test_podmans_store_names_a_container(root: Path) -> None:
+def test_podmans_store_names_a_container(root: Path, names: ContainerNames) -> None:
     (store(root) / "containers.json").write_text(stored("trainer"))
-    assert ContainerNames(str(root)).named(PODMAN, 0.0) == Container("podman", ID, "trainer")
+    assert names.named(PODMAN, 0.0) == Container("podman", ID, "trainer")
 
 
-def test_a_container_that_podman_will_remove_is_named(root: Path) -> None:
+def test_a_container_that_podman_will_remove_is_named(root: Path, names: ContainerNames) -> None:
     folder = store(root)
     (folder / "containers.json").write_text(stored("trainer", OTHER_ID))
     (folder / "volatile-containers.json").write_text(stored("passing"))
-    assert ContainerNames(str(root)).named(PODMAN, 0.0).name == "passing"
+    assert names.named(PODMAN, 0.0).name == "passing"
 
 
-def test_a_rootless_container_is_in_its_owners_home(root: Path) -> None:
+def test_a_rootless_container_is_in_its_owners_home(root: Path, names: ContainerNames) -> None:
     own = pwd.getpwuid(0)
     (store(root, f"{own.pw_dir}/.local/share") / "containers.json").write_text(stored("mine"))
-    names = ContainerNames(str(root))
     assert names.named(PODMAN, 0.0).name is None, "it is in nobody's slice"
     assert names.named(PODMAN, 0.0, slice_uid=own.pw_uid).name == "mine"
 
 
-def test_an_owner_without_an_account_has_no_store(root: Path) -> None:
-    assert ContainerNames(str(root)).named(PODMAN, 0.0, slice_uid=4_000_000_000) == PODMAN
+def test_an_owner_without_an_account_has_no_store(names: ContainerNames) -> None:
+    assert names.named(PODMAN, 0.0, slice_uid=4_000_000_000) == PODMAN
 
 
-def test_nothing_but_a_plain_file_is_opened_in_a_home(root: Path) -> None:
+def test_nothing_but_a_plain_file_is_opened_in_a_home(root: Path, names: ContainerNames) -> None:
     folder = store(root)
     secret = root / "secret.json"
     secret.write_text(stored("secret"))
     (folder / "volatile-containers.json").symlink_to(secret)
     os.mkfifo(folder / "containers.json")  # opening one for reading would wait for a writer
-    assert ContainerNames(str(root)).named(PODMAN, 0.0) == PODMAN
+    assert names.named(PODMAN, 0.0) == PODMAN
 
 
-def test_a_huge_file_is_not_read(root: Path) -> None:
+def test_a_huge_file_is_not_read(root: Path, names: ContainerNames) -> None:
     text = stored("trainer")
     (store(root) / "containers.json").write_text(text[:-1] + " " * HUGE + text[-1])
-    assert ContainerNames(str(root)).named(PODMAN, 0.0) == PODMAN
+    assert names.named(PODMAN, 0.0) == PODMAN
 
 
 @given(st.binary(max_size=200))
@@ -274,21 +278,19 @@ def test_no_file_makes_it_fail(data: bytes) -> None:
         assert names.named(PODMAN, 0.0) == PODMAN
 
 
-def test_the_kubelets_log_folder_names_a_pod(root: Path) -> None:
+def test_the_kubelets_log_folder_names_a_pod(root: Path, names: ContainerNames) -> None:
     logs = root / "var/log/pods"
     (logs / f"ml_train-0_{POD}").mkdir(parents=True)
     (logs / "something else").mkdir()
     (logs / f"a_b_c_{POD}").mkdir()
     container = Container("containerd", ID, pod=POD)
-    names = ContainerNames(str(root))
     assert names.named(container, 0.0, host_name="chosen").label == "pod train-0"
     assert names.named(container, 0.0).full_pod == "ml/train-0"
     assert names.named(Container("kubernetes", pod=POD), 0.0).pod == "train-0"
 
 
-def test_a_pod_goes_by_its_host_name_where_it_has_one_of_its_own(root: Path) -> None:
+def test_a_pod_goes_by_its_host_name_where_it_has_one_of_its_own(names: ContainerNames) -> None:
     container = Container("containerd", ID, pod=POD)
-    names = ContainerNames(str(root))
     assert names.named(container, 0.0, host_name="train-0").full_pod == "train-0"
     assert names.named(container, 0.0, host_name=None).pod == POD
     assert names.named(container, 0.0, host_name="../etc").pod == POD
@@ -302,6 +304,8 @@ def test_a_pod_goes_by_its_host_name_where_it_has_one_of_its_own(root: Path) -> 
     [Container("lxc", "web", "web"), Container("containerd", ID), Container("apptainer")],
     ids=lambda container: container.runtime,
 )
-def test_others_stay_as_they_are(root: Path, docker: Docker, container: Container) -> None:
-    assert ContainerNames(str(root)).named(container, 0.0) is container
+def test_others_stay_as_they_are(
+    docker: Docker, container: Container, names: ContainerNames
+) -> None:
+    assert names.named(container, 0.0) is container
     assert docker.asked == []

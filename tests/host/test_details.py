@@ -17,6 +17,7 @@ from gpumon.host.details import LIMIT, is_secret, read_details
 from gpumon.host.process_host import Details
 from gpumon.model.processes import Workload
 from tests import build, lives
+from tests.command import run_program
 from tests.host import programs
 from tests.host.fakes import FakeProc
 from tests.host.programs import identity
@@ -70,12 +71,9 @@ def test_a_process_of_ones_own_is_told_in_full(
     process = family.python(programs.PARENT, str(card), "x" * 100_000, cwd=tmp_path)
     details = told(process.pid, tmp_path)
     assert details.command[-2:] == (str(card), "x" * 100_000)
-    assert details.executable == os.path.realpath(sys.executable)
-    assert details.cwd == str(tmp_path)
-    assert details.environment is not None
-    assert ("CUDA_VISIBLE_DEVICES", "GPU-zwölf=3") in details.environment
-    assert (details.threads, details.devices) == (1, (str(card),))
-    assert details.wait_channel is None
+    assert (details.executable, details.cwd) == (os.path.realpath(sys.executable), str(tmp_path))
+    assert ("CUDA_VISIBLE_DEVICES", "GPU-zwölf=3") in known(details.environment)
+    assert (details.threads, details.devices, details.wait_channel) == (1, (str(card),), None)
     assert details.unreadable == ()
     family_of_it = [relative.id.pid for relative in details.family]
     assert {os.getpid(), process.pid, *lives.children(process.pid)} < set(family_of_it)
@@ -85,14 +83,13 @@ def test_a_process_that_ends_while_it_is_asked_is_not_told_half() -> None:
     command = ("sh", "-c", "echo ready")
     for _ in range(50):
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-            assert process.stdout is not None
-            process.stdout.readline()
-            known = identity(process.pid)
-            details = read_details(known, FILES)
+            known(process.stdout).readline()
+            started = identity(process.pid)
+            details = read_details(started, FILES)
             while details is not None and not details.unreadable:
                 assert details.command == command
                 assert details.environment
-                details = read_details(known, FILES)
+                details = read_details(started, FILES)
 
 
 def test_a_process_whose_main_thread_died_is_told_through_another(
@@ -102,11 +99,9 @@ def test_a_process_whose_main_thread_died_is_told_through_another(
     details = told(process.pid, card.parent)
     assert (details.state, details.threads) == ("Z", 2)
     assert details.command[-1] == str(card)
-    assert details.executable == os.path.realpath(sys.executable)
-    assert details.cwd == str(Path.cwd())
+    assert (details.executable, details.cwd) == (os.path.realpath(sys.executable), str(Path.cwd()))
     assert details.environment
-    assert details.devices == (str(card),)
-    assert details.unreadable == ()
+    assert (details.devices, details.unreadable) == ((str(card),), ())
 
 
 def test_a_process_that_hangs_says_where_and_is_not_asked_for_its_memory(
@@ -293,8 +288,6 @@ def test_a_long_value_chosen_to_be_slow_is_judged_at_once() -> None:
     code += "resource.setrlimit(resource.RLIMIT_CPU, (10, 10))\n"
     code += "for part in sys.argv[1:]:\n print(repr(part), flush=True)\n"
     code += " is_secret('X', part * (2**18 // len(part)))"
-    done = subprocess.run(
-        [sys.executable, "-c", code, *parts], capture_output=True, text=True, check=False
-    )
+    done = run_program([sys.executable, "-c", code, *parts])
     assert done.returncode == 0, f"{done.stdout}{done.stderr}"
     assert done.stdout.splitlines() == [repr(part) for part in parts]

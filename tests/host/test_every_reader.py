@@ -94,8 +94,7 @@ def test_a_zombie_has_no_command(read: Reader) -> None:
 def test_text_chosen_to_confuse_is_told_as_it_is(read: Reader, tmp_path: Path) -> None:
     fake = FakeProc(tmp_path)
     found = read(fake.add(20, name="a) S 1 (\n", command=b"a\xffb\0\x1b[31m\0"), fake.system)
-    assert found.state == "S"
-    assert found.command == ("a\N{REPLACEMENT CHARACTER}b", "\x1b[31m")
+    assert (found.state, found.command) == ("S", ("a\N{REPLACEMENT CHARACTER}b", "\x1b[31m"))
 
 
 @pytest.mark.root

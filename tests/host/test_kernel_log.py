@@ -194,8 +194,7 @@ def test_the_journal_tells_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     program.write_text(JOURNAL)
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    lines = known(journal_lines())
-    assert xids(lines) == [(79, "0000:c6:00", 3600.0)]
+    assert xids(known(journal_lines())) == [(79, "0000:c6:00", 3600.0)]
     program.write_text("#!/bin/sh\nexit 1\n")
     assert journal_lines() is None
     program.write_text("#!/bin/sh\necho 'Hint: You are not seeing messages' >&2\n")

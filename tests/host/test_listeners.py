@@ -17,6 +17,7 @@ from gpumon.host.listeners import Listener, Sockets, is_connected, reachable_add
 from gpumon.model.processes import ProcessId
 from gpumon.system.system import System
 from tests.host.programs import identity
+from tests.known import known
 from tests.lives import needs
 
 if TYPE_CHECKING:
@@ -42,9 +43,18 @@ def listening(*prefix: str) -> Iterator[tuple[int, str]]:
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
-        yield process.pid, process.stdout.readline().strip()
+        yield process.pid, known(process.stdout).readline().strip()
         process.kill()
+
+
+@pytest.fixture
+def connected() -> Iterator[tuple[int, tuple[str, int]]]:
+    """The port of a listener of ours, and where the other end of a connection to it is."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        socket.create_connection(listener.getsockname()) as connection,
+    ):
+        yield listener.getsockname()[1], connection.getsockname()
 
 
 def test_the_sockets_of_a_process_are_those_that_it_has_open() -> None:
@@ -61,13 +71,9 @@ def test_the_sockets_of_a_process_are_those_that_it_has_open() -> None:
         assert [each.port for each in others.own or ()] == [int(others_port)]
 
 
-def test_a_socket_that_does_not_listen_is_none() -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listener,
-        socket.create_connection(listener.getsockname()) as connection,
-    ):
-        ports = {each.port for each in sockets_of(own_id()).own or ()}
-        assert connection.getsockname()[1] not in ports
+def test_a_socket_that_does_not_listen_is_none(connected: tuple[int, tuple[str, int]]) -> None:
+    _, (_, port) = connected
+    assert port not in {each.port for each in sockets_of(own_id()).own or ()}
 
 
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="this machine has no IPv6")
@@ -110,19 +116,14 @@ def test_the_address_of_a_listener(bound: str, sockets: Sockets, address: str | 
     assert reachable_address(Listener(bound, 8000, 1000, 1), sockets) == address
 
 
-def test_a_connection_is_seen_at_its_other_end() -> None:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listener,
-        socket.create_connection(listener.getsockname()) as connection,
-    ):
-        port = listener.getsockname()[1]
-        assert is_connected(own_id(), port, connection.getsockname())
-        assert not is_connected(own_id(), port, ("127.0.0.1", 1))
-        assert not is_connected(own_id(), port + 1, connection.getsockname())
+def test_a_connection_is_seen_at_its_other_end(connected: tuple[int, tuple[str, int]]) -> None:
+    port, peer = connected
+    assert is_connected(own_id(), port, peer)
+    assert not is_connected(own_id(), port, ("127.0.0.1", 1))
+    assert not is_connected(own_id(), port + 1, peer)
 
 
 def row(local: str, uid: str = "1000", inode: str = "77") -> str:
-    """A row of ``/proc/net/tcp``."""
     return f"   0: {local} 00000000:0000 0A 0:0 00:0 0  {uid}        0 {inode}"
 
 

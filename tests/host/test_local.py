@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -15,6 +14,7 @@ import pytest
 from gpumon.host.process_host import Refusal, Refused
 from gpumon.kill.local_host import LocalHost
 from tests import build, lives
+from tests.command import run_program
 from tests.host import programs
 from tests.host.programs import identity
 from tests.known import known
@@ -44,8 +44,7 @@ def gpu_process(pid: int) -> GpuProcess:
 
 
 def test_it_says_who_asks(host: ProcessHost) -> None:
-    assert host.uid == os.geteuid()
-    assert host.user == lives.user_name(os.geteuid())
+    assert (host.uid, host.user) == (os.geteuid(), lives.user_name(os.geteuid()))
     assert not host.readonly
 
 
@@ -55,8 +54,7 @@ def test_the_device_files_of_its_folder_are_looked_for(
     process = family.python(programs.HOLDER, str(card))
     found = known(host.scan(snapshot()))
     assert [suspect.id.pid for suspect in found.suspects] == [process.pid]
-    details = known(host.details(identity(process.pid)))
-    assert details.devices == (str(card),)
+    assert known(host.details(identity(process.pid))).devices == (str(card),)
 
 
 def test_orphans_are_remembered_from_scan_to_scan(
@@ -66,8 +64,7 @@ def test_orphans_are_remembered_from_scan_to_scan(
     (parent,) = lives.children(reaper.pid)
     assert host.scan(snapshot()) is not None
     programs.go_on(reaper)
-    assert reaper.stdout is not None
-    reaper.stdout.readline()
+    known(reaper.stdout).readline()
     found = known(host.scan(snapshot()))
     assert found.suspects[0].sentence.startswith(f"its parent {parent} ended just now")
 
@@ -138,7 +135,7 @@ def test_nothing_is_imported_before_it_is_needed() -> None:
         "import sys; from gpumon.kill.local_host import LocalHost; LocalHost(None); "
         "print(*sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_program([sys.executable, "-c", code], check=True)
     loaded = {name for name in done.stdout.split() if name.startswith("gpumon.")}
     system = {"gpumon.system", "gpumon.system.system"}
     assert loaded == {"gpumon.kill", "gpumon.kill.local_host", *system}

@@ -51,8 +51,7 @@ def proc(tmp_path: Path) -> Proc:
 def test_the_machine_is_told_as_it_is() -> None:
     facts = MachineReader().read()
     memory = psutil.virtual_memory()
-    assert facts.name == socket.gethostname()
-    assert facts.cpu_count == psutil.cpu_count()
+    assert (facts.name, facts.cpu_count) == (socket.gethostname(), psutil.cpu_count())
     assert facts.memory_total == memory.total
     assert facts.memory_used == pytest.approx(memory.total - memory.available, rel=0.2)
     assert facts.load == pytest.approx(os.getloadavg(), abs=0.5)
@@ -91,22 +90,11 @@ def test_memory_in_use(proc: Proc, kibibytes: dict[str, int], used: int | None) 
 @pytest.mark.parametrize(
     ("before", "after", "percent"),
     [
-        pytest.param(
-            {"user": 100, "idle": 100}, {"user": 103, "idle": 105, "iowait": 2}, 30.0, id="idle"
-        ),
-        pytest.param(
-            {},
-            {"user": 5, "nice": 1, "guest": 4, "guest_nice": 1, "idle": 4},
-            60.0,
-            id="guests are not counted twice",
-        ),
-        pytest.param(
-            {"user": 1, "iowait": 5},
-            {"user": 3, "iowait": 4},
-            100.0,
-            id="a waiting count that goes backwards",
-        ),
+        ({"user": 100, "idle": 100}, {"user": 103, "idle": 105, "iowait": 2}, 30.0),
+        ({}, {"user": 5, "nice": 1, "guest": 4, "guest_nice": 1, "idle": 4}, 60.0),
+        ({"user": 1, "iowait": 5}, {"user": 3, "iowait": 4}, 100.0),
     ],
+    ids=["idle", "guests are not counted twice", "a waiting count that goes backwards"],
 )
 def test_the_processor_is_unknown_at_first_and_measured_between_readings(
     proc: Proc, before: dict[str, int], after: dict[str, int], percent: float

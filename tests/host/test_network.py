@@ -107,8 +107,7 @@ def test_an_infiniband_port_has_its_rates_in_bytes(tree: Tree, port: Path) -> No
     nic = tree.read()["mlx5_0"]
     assert nic.kind is NicKind.INFINIBAND
     assert nic.up
-    assert nic.speed == 50_000_000_000
-    assert (nic.received, nic.transmitted) == (4000, 2000)
+    assert (nic.speed, nic.received, nic.transmitted) == (50_000_000_000, 4000, 2000)
     assert (nic.receive_rate, nic.transmit_rate) == (None, None)
     assert (nic.errors, nic.link_losses, nic.congested) == (3, 3, None)
     write(port / "counters", {"port_rcv_data": 2000, "port_xmit_wait": 11})
@@ -127,8 +126,7 @@ def test_errors_and_lost_links_are_dated_when_they_are_seen(tree: Tree, port: Pa
     assert nic.link_lost_at is None
     write(port / "counters", {"link_downed": 4})
     nic = tree.read()["mlx5_0"]
-    assert nic.link_lost_at == tree.clock.time()
-    assert nic.errors_at == seen
+    assert (nic.link_lost_at, nic.errors_at) == (tree.clock.time(), seen)
 
 
 def test_a_link_that_goes_down_is_lost_without_a_counter(tree: Tree, port: Path) -> None:
@@ -163,8 +161,7 @@ def test_an_error_counter_that_appears_is_no_error(tree: Tree, port: Path) -> No
     assert tree.read()["mlx5_0"].errors == 1
     write(port / "counters", {"port_rcv_errors": 7})
     nic = tree.read()["mlx5_0"]
-    assert nic.errors == 8
-    assert nic.errors_at is None
+    assert (nic.errors, nic.errors_at) == (8, None)
 
 
 @pytest.mark.parametrize("text", ["N/A (no PMA)", "-1", "", "\x1b[31m7", "1e9", "9" * 70, "0x10"])
@@ -210,8 +207,7 @@ def test_an_ip_interface_stands_for_an_infiniband_port_that_is_hidden(
 ) -> None:
     tree.interface("ib0", device, {"type": 32})
     nic = tree.read()["ib0"]
-    assert nic.kind is NicKind.INFINIBAND
-    assert nic.received == 1
+    assert (nic.kind, nic.received) == (NicKind.INFINIBAND, 1)
 
 
 def test_several_ports_of_a_device_have_their_numbers(tree: Tree, device: Path) -> None:
@@ -287,8 +283,7 @@ def test_the_nearest_gpus_stand_beside_an_adapter(
         write(folder, {"vendor": "0x10de", "class": "0x030200"})
     tree.interface("ens1", device)
     nic = tree.read()["ens1"]
-    assert (nic.numa_node, nic.near, nic.nearness) == (0, near, nearness)
-    assert nic.pci_bus_id == NIC[-1]
+    assert (nic.numa_node, nic.near, nic.nearness, nic.pci_bus_id) == (0, near, nearness, NIC[-1])
 
 
 def test_amd_gpus_are_found_by_their_nodes(tree: Tree, device: Path) -> None:

@@ -42,14 +42,17 @@ class Child:
             text=True,
         )
         self.answer()
+        self.reader = ProcessReader()
 
     @property
     def pid(self) -> int:
         return self.process.pid
 
+    def read(self, now: float = 0.0) -> GpuProcess:
+        return facts(self.reader, self.pid, now)
+
     def answer(self) -> str:
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
+        return known(self.process.stdout).readline().strip()
 
     def do(self, statement: str) -> str:
         assert self.process.stdin is not None
@@ -105,12 +108,10 @@ def fake(tmp_path: Path) -> FakeProcess:
 
 
 def test_a_process_is_told_as_psutil_tells_it(child: Child) -> None:
-    told = facts(ProcessReader(), child.pid)
+    told = child.read()
     peer = psutil.Process(child.pid)
     assert told.id.pid == child.pid
-    assert told.name == peer.name()
-    assert told.user == peer.username()
-    assert told.uid == peer.uids().effective
+    assert (told.name, told.user, told.uid) == (peer.name(), peer.username(), peer.uids().effective)
     assert list(told.command) == peer.cmdline()
     assert told.command[-3:] == ("an argument", "", "zwölf")
     assert told.rss == pytest.approx(peer.memory_info().rss, rel=0.05)
@@ -121,22 +122,20 @@ def test_a_process_is_told_as_psutil_tells_it(child: Child) -> None:
 def test_the_start_time_is_now_for_a_process_started_now() -> None:
     before = time.time()
     child = Child()
-    told = facts(ProcessReader(), child.pid)
+    told = child.read()
     child.end()
     tick = 1 / TICKS_PER_SECOND
-    assert told.started_at is not None
-    assert before - 2 * tick <= told.started_at <= time.time() + 2 * tick
+    assert before - 2 * tick <= known(told.started_at) <= time.time() + 2 * tick
 
 
 def test_cpu_percent_is_unknown_at_first_and_then_what_was_used_since(child: Child) -> None:
-    reader = ProcessReader()
-    assert facts(reader, child.pid, 100.0).cpu_percent is None
+    assert child.read(100.0).cpu_percent is None
     before = sum(psutil.Process(child.pid).cpu_times()[:2])
     child.do("end = time.process_time() + 0.2")
     child.do("while time.process_time() < end: pass")
     used = sum(psutil.Process(child.pid).cpu_times()[:2]) - before
     assert used >= 0.15
-    percent = facts(reader, child.pid, 102.0).cpu_percent
+    percent = child.read(102.0).cpu_percent
     assert percent == pytest.approx(used / 2.0 * 100, abs=2.0)
 
 
@@ -155,8 +154,7 @@ def test_two_readings_at_one_moment_lose_no_cpu_time(fake: FakeProcess) -> None:
 def test_a_reused_pid_is_another_process(fake: FakeProcess) -> None:
     fake.read(10.0, ticks=500)
     told = fake.read(11.0, start_time=2000, ticks=3, command=b"another\0")
-    assert told.id == ProcessId(fake.pid, 2000)
-    assert told.command == ("another",)
+    assert (told.id, told.command) == (ProcessId(fake.pid, 2000), ("another",))
     assert told.cpu_percent is None
 
 
@@ -164,32 +162,25 @@ def test_a_reused_pid_is_another_process(fake: FakeProcess) -> None:
     "name", ["a) S (b", "( )", ") R 1 2 3", "two words", "line\nfeed", "back\\slash", "\\n", ")))"]
 )
 def test_a_name_chosen_to_confuse_is_told_as_it_is(child: Child, name: str) -> None:
-    reader = ProcessReader()
-    before = facts(reader, child.pid)
+    before = child.read()
     child.do(f"open('/proc/self/comm', 'w').write({name!r})")
-    told = facts(reader, child.pid)
-    assert told.name == name
-    assert told.id == before.id
+    told = child.read()
+    assert (told.name, told.id, told.command) == (name, before.id, before.command)
     assert told.rss == pytest.approx(before.rss, rel=0.1)
-    assert told.command == before.command
 
 
 def test_the_command_is_read_again_after_an_exec(child: Child) -> None:
-    reader = ProcessReader()
-    before = facts(reader, child.pid)
+    before = child.read()
     script = "echo ready; read line"
     child.do(f"os.execvp('sh', ['sh', '-c', {script!r}])")
-    told = facts(reader, child.pid)
-    assert told.id == before.id
-    assert told.name == "sh"
-    assert told.command == ("sh", "-c", script)
+    told = child.read()
+    assert (told.id, told.name, told.command) == (before.id, "sh", ("sh", "-c", script))
 
 
 def test_an_exec_of_the_same_program_is_noticed_too(child: Child) -> None:
-    reader = ProcessReader()
-    before = facts(reader, child.pid)
+    before = child.read()
     child.do(f"os.execv({sys.executable!r}, [{sys.executable!r}, '-c', {SERVANT!r}, 'second'])")
-    told = facts(reader, child.pid)
+    told = child.read()
     assert (told.id, told.name) == (before.id, before.name)
     assert told.command[-1] == "second"
 
@@ -227,11 +218,10 @@ def test_a_self_written_title_has_no_empty_tail(fake: FakeProcess) -> None:
 
 
 def test_a_zombie_has_its_command_where_that_was_read_before(child: Child) -> None:
-    reader = ProcessReader()
-    alive = facts(reader, child.pid)
+    alive = child.read()
     child.process.send_signal(signal.SIGKILL)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    told = facts(reader, child.pid)
+    told = child.read()
     assert (told.id, told.user, told.command) == (alive.id, alive.user, alive.command)
     assert (told.state, told.rss) == ("Z", 0)
     first = facts(ProcessReader(), child.pid)
@@ -239,15 +229,14 @@ def test_a_zombie_has_its_command_where_that_was_read_before(child: Child) -> No
 
 
 def test_memory_is_unknown_where_only_the_main_thread_died(child: Child) -> None:
-    reader = ProcessReader()
-    assert facts(reader, child.pid).rss
+    assert child.read().rss
     child.do("threading.Thread(target=time.sleep, args=(60,)).start()")
     assert child.process.stdin is not None
     # Ends this thread only: the system call exit, not exit_group.
     child.process.stdin.write(f"import ctypes; ctypes.CDLL(None).syscall({_exit_number()}, 0)\n")
     child.process.stdin.flush()
-    lives.until(lambda: facts(reader, child.pid).state == "Z", "the end of its main thread")
-    assert facts(reader, child.pid).rss is None
+    lives.until(lambda: child.read().state == "Z", "the end of its main thread")
+    assert child.read().rss is None
 
 
 def _exit_number() -> int:
@@ -257,14 +246,13 @@ def _exit_number() -> int:
 def test_a_process_that_was_seen_to_end_is_told_as_ended_until_it_is_forgotten(
     child: Child,
 ) -> None:
-    reader = ProcessReader()
-    before = facts(reader, child.pid)
+    before = child.read()
     child.end()
-    ended = facts(reader, child.pid, 1.0)
+    ended = child.read(1.0)
     assert ended == msgspec.structs.replace(before, state=ENDED, cpu_percent=None, rss=None)
-    assert facts(reader, child.pid, 2.0) is ended
-    reader.keep_only(())
-    assert reader.read(child.pid, 3.0) is None
+    assert child.read(2.0) is ended
+    child.reader.keep_only(())
+    assert child.reader.read(child.pid, 3.0) is None
 
 
 def test_a_process_that_becomes_hidden_has_not_ended(
@@ -292,8 +280,7 @@ def test_an_owner_without_a_name_is_told_by_number(
 
     monkeypatch.setattr(pwd, "getpwuid", nobody)
     told = fake.read()
-    assert told.uid == os.getuid()
-    assert told.user == str(os.getuid())
+    assert (told.uid, told.user) == (os.getuid(), str(os.getuid()))
     fake.read(start_time=1001)
     assert asked == [os.getuid()], "the name service is asked once for each user"
 
@@ -334,12 +321,11 @@ def test_one_that_does_nothing_is_told_by_the_same_facts(fake: FakeProcess) -> N
 
 def test_files_are_kept_open_for_those_that_stay_only(child: Child) -> None:
     before = open_files()
-    reader = ProcessReader()
-    facts(reader, child.pid)
+    child.read()
     kept = open_files()
-    facts(reader, child.pid, 1.0)
+    child.read(1.0)
     assert open_files() == kept > before
-    reader.keep_only(())
+    child.reader.keep_only(())
     assert open_files() == before
 
 

@@ -68,17 +68,21 @@ def add_interface(sys: Path, kind: str, name: str, device: Path) -> None:
     (parent / name).symlink_to(folder)
 
 
+def add_node(sys: Path, number: int, cpus: str) -> None:
+    node = sys / f"devices/system/node/node{number}"
+    node.mkdir(parents=True)
+    (node / "cpulist").write_text(cpus)
+
+
 def gpu(index: int, bus_id: str | None) -> Gpu:
     return build.gpu(index=index, pci_bus_id=bus_id)
 
 
 def test_what_the_driver_does_not_report_is_read_from_the_bus(tmp_path: Path) -> None:
-    add_device(tmp_path, (ROOT, "0000:15:01.0", "0000:16:00.0"))
+    add_device(tmp_path, SWITCH)
     add_device(tmp_path, ("pci0000:80", "0000:80:01.0", "0000:81:00.0"), "1")
-    nodes = tmp_path / "devices/system/node"
-    for node, cpus in (("node0", "0-31,64-95"), ("node1", "32-63")):
-        (nodes / node).mkdir(parents=True)
-        (nodes / node / "cpulist").write_text(f"{cpus}\n")
+    add_node(tmp_path, 0, "0-31,64-95\n")
+    add_node(tmp_path, 1, "32-63\n")
     gpus = [gpu(0, "00000000:16:00.0"), gpu(1, "00000000:81:00.0")]
     links = Links({frozenset(("GPU-0", "GPU-1")): Joint(fabric=Link.XGMI, xgmi_hops=1)})
     topology = read_topology(gpus, links, str(tmp_path))
@@ -92,8 +96,7 @@ def test_what_the_driver_does_not_report_is_read_from_the_bus(tmp_path: Path) ->
 
 @pytest.mark.parametrize("node", ["-1", "", "zero", "0 0", "9" * 60, None])
 def test_an_unknown_numa_node_is_not_node_0(tmp_path: Path, node: str | None) -> None:
-    (tmp_path / "devices/system/node/node0").mkdir(parents=True)
-    (tmp_path / "devices/system/node/node0/cpulist").write_text("0-31\n")
+    add_node(tmp_path, 0, "0-31\n")
     add_device(tmp_path, ("pci0000:15", "0000:15:01.0", "0000:16:00.0"), node)
     add_device(tmp_path, ("pci0000:30", "0000:30:01.0", "0000:31:00.0"), node)
     gpus = [gpu(0, "0000:16:00.0"), gpu(1, "0000:31:00.0")]
@@ -104,7 +107,7 @@ def test_an_unknown_numa_node_is_not_node_0(tmp_path: Path, node: str | None) ->
 
 @pytest.mark.parametrize("bus_id", [None, "", "N/A", "../../../../etc", "0000:1b:00.0/../x"])
 def test_a_gpu_without_a_place_is_shown(tmp_path: Path, bus_id: str | None) -> None:
-    add_device(tmp_path, (ROOT, "0000:15:01.0", "0000:16:00.0"))
+    add_device(tmp_path, SWITCH)
     gpus = [gpu(0, bus_id), gpu(1, "0000:16:00.0")]
     topology = read_topology(gpus, NO_KNOWN_LINKS, str(tmp_path))
     assert topology.devices[0].bus_id is None
@@ -113,9 +116,8 @@ def test_a_gpu_without_a_place_is_shown(tmp_path: Path, bus_id: str | None) -> N
 
 @pytest.mark.parametrize("cpus", ["", "all\x1b[31m", "0-31,", "-1", "0-3 7"])
 def test_processors_that_are_no_list_are_unknown(tmp_path: Path, cpus: str) -> None:
-    (tmp_path / "devices/system/node/node0").mkdir(parents=True)
-    (tmp_path / "devices/system/node/node0/cpulist").write_text(cpus)
-    add_device(tmp_path, (ROOT, "0000:15:01.0", "0000:16:00.0"))
+    add_node(tmp_path, 0, cpus)
+    add_device(tmp_path, SWITCH)
     topology = read_topology([gpu(0, "0000:16:00.0")], NO_KNOWN_LINKS, str(tmp_path))
     assert topology.devices[0].cpus is None
 

@@ -26,6 +26,7 @@ from tests.build import process
 from tests.host import test_tmux
 from tests.host.fakes import FakeWorkloads
 from tests.host.programs import identity, until_state
+from tests.known import known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,13 +85,11 @@ class Line:
             stdout=subprocess.PIPE,
             text=True,
         )
-        assert self._first.stdout is not None
-        return seen(int(self._first.stdout.readline()))
+        return seen(int(known(self._first.stdout).readline()))
 
     @property
     def first(self) -> ProcessId:
-        assert self._first is not None
-        return seen(self._first.pid).id
+        return seen(known(self._first).pid).id
 
     def end(self) -> None:
         if self._first is not None:
@@ -173,8 +172,7 @@ def test_the_outermost_launcher_is_told(line: Line) -> None:
     )
     place = place_of(one)
     assert (place.launcher, place.launcher_name) == (line.first, "mpirun")
-    assert place.parent is not None
-    middle = place_of(seen(place.parent.pid))
+    middle = place_of(seen(known(place.parent).pid))
     assert (middle.launcher, middle.launcher_name) == (line.first, "mpirun")
 
 
@@ -256,8 +254,7 @@ def test_what_dropped_the_variable_is_in_its_panes_session(tmux: Callable[..., s
 
 def test_a_tmux_that_is_not_ours_goes_by_number(fake: FakeWorkloads) -> None:
     fake.add(50, "tmux new", name="tmux: server")
-    one = fake.add(51, TMUX=f"{ABSENT}/default,50,3")
-    assert fake.place(one).tmux == "$3"
+    assert fake.place(fake.add(51, TMUX=f"{ABSENT}/default,50,3")).tmux == "$3"
 
 
 def test_a_tmux_variable_from_another_machine_is_not_believed(fake: FakeWorkloads) -> None:
@@ -314,8 +311,7 @@ def test_a_new_parent_is_noticed(fake: FakeWorkloads) -> None:
 
 def test_a_parent_younger_than_its_child_is_a_stranger(fake: FakeWorkloads) -> None:
     fake.add(40, "torchrun", start=101)
-    one = fake.add(50, parent=40, start=100)
-    assert fake.place(one).parent is None
+    assert fake.place(fake.add(50, parent=40, start=100)).parent is None
 
 
 def test_ancestors_in_a_circle_come_to_an_end(fake: FakeWorkloads) -> None:
@@ -396,8 +392,7 @@ def test_a_job_without_its_number_in_the_cgroup_is_that_of_slurms_daemon(
     assert labels == [("slurm 88127.batch",), (), ("slurm 5.0",), ()]
     # Anybody can write such a title.
     owner = 1000
-    forged = WorkloadReader(fake.proc.system).read([one])
-    assert forged[one.id].labels == ()
+    assert WorkloadReader(fake.proc.system).read([one])[one.id].labels == ()
 
 
 def test_apptainer_is_believed_where_other_files_are_seen(fake: FakeWorkloads) -> None:

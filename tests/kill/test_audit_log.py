@@ -23,6 +23,8 @@ from gpumon.kill import audit_log as audit_log_module
 from gpumon.kill.audit_log import AuditLog
 from gpumon.model.processes import ProcessId
 from tests import lives
+from tests.command import run_program
+from tests.known import known
 
 TRAINING = Target(
     ProcessId(41233, 777), 1005, user="chen", command=("python", "train.py", "--lr", "3e-4")
@@ -43,12 +45,16 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def failure(audit_log: AuditLog, target: Target = TRAINING) -> str:
-    """Why a line could not be written."""
-    audit_log.write(target, signal.SIGTERM, "sent")
+def write(audit_log: AuditLog, target: Target = TRAINING, number: int = signal.SIGTERM) -> None:
+    """Write a line, and wait until it is there or has failed."""
+    audit_log.write(target, number, "sent")
     assert audit_log.flush(lives.PATIENCE)
-    assert audit_log.failure is not None
-    return audit_log.failure
+
+
+def failure(audit_log: AuditLog) -> str:
+    """Why a line could not be written."""
+    write(audit_log)
+    return known(audit_log.failure)
 
 
 def test_a_line_has_time_user_target_signal_and_outcome(folder: Path) -> None:
@@ -80,13 +86,7 @@ def test_a_line_has_time_user_target_signal_and_outcome(folder: Path) -> None:
 def test_the_log_is_in_the_state_folder(tmp_path: Path) -> None:
     program = "from gpumon.kill.audit_log import AuditLog; print(AuditLog().path)"
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    done = run_program([sys.executable, "-c", program], environment, check=True)
     assert Path(done.stdout.strip()) == tmp_path / "gpumon" / "signals.jsonl"
 
 
@@ -108,32 +108,25 @@ def test_other_users_cannot_read_it(folder: Path) -> None:
     folder.mkdir(parents=True)
     folder.chmod(0o777)
     (folder / "signals.jsonl").touch(0o644)
-    audit_log = AuditLog(folder)
-    audit_log.write(TRAINING, signal.SIGTERM, "sent")
-    assert audit_log.flush(lives.PATIENCE)
-    assert mode(folder) == 0o700
-    assert mode(folder / "signals.jsonl") == 0o600
+    write(AuditLog(folder))
+    assert (mode(folder), mode(folder / "signals.jsonl")) == (0o700, 0o600)
     assert len(written(folder)) == 1
 
 
 def test_a_new_log_is_not_readable_by_others_under_any_umask(folder: Path) -> None:
     before = os.umask(0)
     try:
-        audit_log = AuditLog(folder)
-        audit_log.write(TRAINING, signal.SIGTERM, "sent")
-        assert audit_log.flush(lives.PATIENCE)
+        write(AuditLog(folder))
     finally:
         os.umask(before)
     assert (mode(folder), mode(folder / "signals.jsonl")) == (0o700, 0o600)
 
 
 def test_names_chosen_by_others_cannot_break_a_line(folder: Path) -> None:
-    audit_log = AuditLog(folder)
     nasty = Target(
         ProcessId(1, None), None, user="a\nb", command=("x\x1b[2J\n{}", "\udc80", "y" * 9000)
     )
-    audit_log.write(nasty, signal.SIGKILL, "not visible")
-    assert audit_log.flush(lives.PATIENCE)
+    write(AuditLog(folder), nasty)
     (line,) = written(folder)
     command = str(line["command"])
     assert len(command) == 200
@@ -215,12 +208,7 @@ def test_a_full_disk_is_reported_and_leaves_no_partial_line(tmp_path: Path) -> N
     room = ["unshare", "--mount"]
     if subprocess.run([*room, "true"], capture_output=True, check=False).returncode:
         pytest.skip("a mount of one's own takes root")
-    done = subprocess.run(
-        [*room, sys.executable, "-c", FULL, str(tmp_path)],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    done = run_program([*room, sys.executable, "-c", FULL, str(tmp_path)], check=True)
     told, afterwards = done.stdout.splitlines()
     assert told.endswith("No space left on device")
     assert afterwards == "None"
@@ -284,8 +272,7 @@ def test_a_line_without_a_thread_is_reported_and_written_with_the_next(
         patch.setattr(threading.Thread, "start", refuse)
         said = failure(audit_log)
     assert said.endswith("no thread can be started")
-    audit_log.write(TRAINING, signal.SIGKILL, "sent")
-    assert audit_log.flush(lives.PATIENCE)
+    write(audit_log, number=signal.SIGKILL)
     assert [line["signal"] for line in written(folder)] == ["TERM", "KILL"]
     assert audit_log.failure is None
 
@@ -297,8 +284,7 @@ def test_a_line_that_cannot_be_written_for_any_reason_leaves_the_next(
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", Mock(side_effect=MemoryError("no memory")))
         assert failure(audit_log).endswith("no memory")
-    audit_log.write(TRAINING, signal.SIGKILL, "sent")
-    assert audit_log.flush(lives.PATIENCE)
+    write(audit_log, number=signal.SIGKILL)
     assert [line["signal"] for line in written(folder)] == ["KILL"]
 
 

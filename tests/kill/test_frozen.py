@@ -12,6 +12,7 @@ import pytest
 
 from tests import lives
 from tests.driver import GIB, Driver, Owner, h100
+from tests.host.programs import state, until_state
 from tests.kill.hung_gpumon import COMMAND
 from tests.screen import Screen
 
@@ -24,19 +25,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 RIGHT, DOWN = "\x1b[C", "\x1b[B"
-
-
-def state(pid: int) -> str:
-    relative = lives.look(pid)
-    return "gone" if relative is None else relative.state
-
-
-def until_stopped(pid: int) -> None:
-    lives.until(lambda: state(pid) == "T", "the stop")
-
-
-def until_continued(pid: int) -> None:
-    lives.until(lambda: state(pid) == "S", "its continuation")
 
 
 @contextmanager
@@ -70,9 +58,9 @@ def test_the_screen_ends_between_stop_and_kill(way: str, family: Family, tmp_pat
         screen.wait_for("Send KILL")
         screen.type(RIGHT)
         screen.type("\r")
-        until_stopped(child)
+        until_state(child, "T")
         ENDS[way](screen)
-        until_continued(child)
+        until_state(child, "S")
         screen.process.wait(lives.PATIENCE)
         assert [state(pid), state(child)] == ["S", "S"]
 
@@ -83,9 +71,9 @@ def test_gpumon_end_is_ended_between_stop_and_kill(
 ) -> None:
     pid = family.sleeper().pid
     with machine(pid, tmp_path) as env, ended(pid, env) as process:
-        until_stopped(pid)
+        until_state(pid, "T")
         process.send_signal(signal.Signals[f"SIG{number}"])
-        until_continued(pid)
+        until_state(pid, "S")
         assert process.wait(lives.PATIENCE) == 128 + signal.Signals[f"SIG{number}"]
 
 
@@ -104,9 +92,9 @@ def ended(pid: int, env: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
 def test_gpumon_end_that_is_suspended_keeps_nothing_stopped(family: Family, tmp_path: Path) -> None:
     pid = family.sleeper().pid
     with machine(pid, tmp_path) as env, ended(pid, env) as process:
-        until_stopped(pid)
+        until_state(pid, "T")
         process.send_signal(signal.SIGTSTP)
-        until_continued(pid)
+        until_state(pid, "S")
 
 
 CONTINUED = """
@@ -147,6 +135,6 @@ exec(sys.argv[2])
 def test_a_program_that_ends_continues_what_it_has_stopped(family: Family, end: str) -> None:
     pid = family.sleeper().pid
     program = family.start(sys.executable, "-c", CRASHING, str(pid), end, stderr=subprocess.DEVNULL)
-    until_stopped(pid)
+    until_state(pid, "T")
     program.communicate("\n")
-    until_continued(pid)
+    until_state(pid, "S")

@@ -30,6 +30,9 @@ from gpumon.system.system import System, SystemClock
 from gpumon.ui.view.kill_report import summary_text
 from tests import build, lives
 from tests.build import GIB
+from tests.command import run_program
+from tests.host.programs import go_on, state
+from tests.known import known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -103,6 +106,14 @@ class Bench:
             changed=self._count,
         )
         self._cases.append(case)
+        return case
+
+    def sent(
+        self, number: int, *targets: Target | int, whole_tree: bool = False
+    ) -> TerminationSession:
+        """A case of these targets, or PIDs, to which a signal is on its way."""
+        case = self.case(*(lives.target(one) if isinstance(one, int) else one for one in targets))
+        case.send(number, whole_tree=whole_tree)
         return case
 
     def _count(self) -> None:
@@ -188,8 +199,7 @@ def test_loaders_that_ignore_term_are_offered_kill_and_end_by_it(
 ) -> None:
     run, loaders = start_loaders(family)
     # In the wrong order, as a table may be sorted.
-    case = bench.case(*map(lives.target, [*loaders, run.pid]))
-    case.send(signal.SIGTERM, whole_tree=True)
+    case = bench.sent(signal.SIGTERM, *loaders, run.pid, whole_tree=True)
     report = wait_for(
         case, lambda report: report.outcomes and fate(report, run.pid).seconds, "the end of the run"
     )
@@ -218,8 +228,7 @@ def test_only_what_was_named_is_signalled_unless_the_whole_tree_is_meant(
     family: Family, bench: Bench
 ) -> None:
     run, loaders = start_loaders(family)
-    case = bench.case(lives.target(run.pid))
-    case.send(signal.SIGKILL)
+    case = bench.sent(signal.SIGKILL, run.pid)
     report = done(case)
     assert [fate.target.id.pid for fate in report.outcomes] == [run.pid]
     assert family.members() == set(loaders)
@@ -229,8 +238,7 @@ def test_children_that_were_not_named_belong_to_the_whole_tree(
     family: Family, bench: Bench
 ) -> None:
     run, loaders = start_loaders(family)
-    case = bench.case(lives.target(run.pid))
-    case.send(signal.SIGKILL, whole_tree=True)
+    case = bench.sent(signal.SIGKILL, run.pid, whole_tree=True)
     report = done(case)
     assert outcomes(report) == {Outcome.ENDED}
     assert {fate.target.id.pid: fate.late for fate in report.outcomes} == {
@@ -253,8 +261,7 @@ def test_an_orphan_is_ended(family: Family, bench: Bench) -> None:
     parent = family.python(ORPHANING)
     parent.wait()
     (orphan,) = family.members()
-    case = bench.case(lives.target(orphan))
-    case.send(signal.SIGTERM)
+    case = bench.sent(signal.SIGTERM, orphan)
     # Whoever takes over orphans here may be slow to take notice, or never do: it counts as ended.
     assert outcomes(done(case)) == {Outcome.ENDED}
     assert not family.members()
@@ -275,16 +282,14 @@ def test_a_zombie_has_ended_and_its_parent_is_told(family: Family, bench: Bench)
     parent = family.python(CARELESS)
     (child,) = lives.children(parent.pid)
     seen = lives.target(child)
-    case = bench.case(seen)
-    case.send(signal.SIGTERM)
+    case = bench.sent(signal.SIGTERM, seen)
     ended = fate(done(case), child)
     assert ended.outcome is Outcome.ENDED
     name = lives.target(parent.pid).name
     listed = f"its parent {parent.pid} ({name}) has not reaped it yet"
     assert ended.sentence == f"{child} has ended; {listed}"
 
-    second = bench.case(seen)
-    second.send(signal.SIGTERM)
+    second = bench.sent(signal.SIGTERM, seen)
     gone = fate(done(second), child)
     assert (gone.outcome, gone.refusal) == (Outcome.GONE, Refusal.GONE)
     assert gone.sentence == f"{child} had ended already; {listed}"
@@ -292,11 +297,9 @@ def test_a_zombie_has_ended_and_its_parent_is_told(family: Family, bench: Bench)
 
 def test_a_stopped_process_is_told_as_stopped(family: Family, bench: Bench) -> None:
     process = family.sleeper()
-    stop = bench.case(lives.target(process.pid))
-    stop.send(signal.SIGSTOP)
+    stop = bench.sent(signal.SIGSTOP, process.pid)
     assert outcomes(done(stop)) == {Outcome.WAITING}, "nobody waits for the end of a stopped one"
-    case = bench.case(lives.target(process.pid))
-    case.send(signal.SIGTERM)
+    case = bench.sent(signal.SIGTERM, process.pid)
     report = wait_for(case, lambda report: any(f.sentence for f in report.outcomes), "a word")
     assert report.outcomes[0].sentence == (
         f"{process.pid} is stopped: TERM acts once it is continued (kill -CONT {process.pid}), "
@@ -327,8 +330,7 @@ def test_a_process_waiting_in_the_kernel_is_reported_with_its_wait_channel(
     asleep = ProcessStatus("D", wait_channel="nvidia_close")
     take = bench.host.open_handle
     monkeypatch.setattr(bench.host, "open_handle", lambda target: Asleep(take(target), asleep))
-    case = bench.case(lives.target(process.pid))
-    case.send(signal.SIGTERM)
+    case = bench.sent(signal.SIGTERM, process.pid)
     report = wait_for(case, lambda report: any(f.sentence for f in report.outcomes), "a word")
     assert report.outcomes[0].sentence == (
         f"{process.pid} waits inside the kernel (nvidia_close): no signal reaches it until that "
@@ -347,8 +349,7 @@ def test_a_tree_is_killed_though_its_states_cannot_be_asked_any_more(
     run, _ = start_loaders(family)
     take, unused = bench.host.open_handle, ProcessStatus("S")
     monkeypatch.setattr(bench.host, "open_handle", lambda target: Mute(take(target), unused))
-    case = bench.case(lives.target(run.pid))
-    case.send(signal.SIGKILL, whole_tree=True)
+    case = bench.sent(signal.SIGKILL, run.pid, whole_tree=True)
     # A slow end is not seen any more.
     assert outcomes(done(case)) <= {Outcome.ENDED, Outcome.UNKNOWN}
     lives.until(lambda: not family.members(), "the end of all")
@@ -379,8 +380,7 @@ def test_a_process_that_forks_while_it_is_killed_leaves_no_child(
 ) -> None:
     process = family.python(FORKING, *further)
     seen = lives.target(process.pid)
-    case = bench.case(seen)
-    case.send(signal.SIGKILL, whole_tree=True)
+    case = bench.sent(signal.SIGKILL, seen, whole_tree=True)
     report = done(case)
     assert outcomes(report) == {Outcome.ENDED}
     assert not family.members()
@@ -413,8 +413,7 @@ def test_a_busy_machine_whose_list_of_processes_is_old_when_it_comes_leaves_no_c
         return found
 
     monkeypatch.setattr(bench.host, "relatives", slow)
-    case = bench.case(lives.target(process.pid))
-    case.send(signal.SIGKILL, whole_tree=True)
+    case = bench.sent(signal.SIGKILL, process.pid, whole_tree=True)
     assert outcomes(done(case)) == {Outcome.ENDED}
     assert not family.members()
 
@@ -435,12 +434,9 @@ def test_children_forked_after_term_are_found_and_sent_the_same(
         "    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])\n"
         "signal.pause()\n"
     )
-    case = bench.case(lives.target(process.pid))
-    case.send(signal.SIGTERM, whole_tree=True)
+    case = bench.sent(signal.SIGTERM, process.pid, whole_tree=True)
     wait_for(case, lambda report: report.outcomes and report.outcomes[0].signal, "the first signal")
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
+    go_on(process)
     report = wait_for(
         case,
         lambda report: any(f.late and f.seconds is not None for f in report.outcomes),
@@ -472,15 +468,11 @@ def test_children_of_a_process_that_survives_the_signal_are_left_alone(
     family: Family, bench: Bench, number: int, seconds: float
 ) -> None:
     process = family.python(SURVIVING)
-    case = bench.case(lives.target(process.pid))
-    case.send(number, whole_tree=True)
+    case = bench.sent(number, process.pid, whole_tree=True)
     wait_for(case, lambda report: report.outcomes and report.outcomes[0].signal, "the signal")
     bench.clock.ahead += seconds
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-    assert process.stdout.readline() == "forked\n"
+    go_on(process)
+    assert known(process.stdout).readline() == "forked\n"
     for _ in range(3):
         seen = bench.changes
         bench.clock.ahead += 2
@@ -495,13 +487,9 @@ def test_a_process_that_is_no_descendant_of_a_living_target_is_never_signalled(
     """The table of processes is read while numbers change hands: it may say what never was."""
     parent, stranger = family.sleeper(), family.sleeper()
     older = family.sleeper()
-    child = lives.look(stranger.pid)
-    elder = lives.look(older.pid)
+    child, elder = known(lives.look(stranger.pid)), known(lives.look(older.pid))
     seen = lives.target(parent.pid)
-    assert child is not None
-    assert elder is not None
-    assert seen.id.start_time is not None
-    before = ProcessId(older.pid, seen.id.start_time - 1)
+    before = ProcessId(older.pid, known(seen.id.start_time) - 1)
 
     def relatives(roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
         found = read_relatives(roots)
@@ -514,8 +502,7 @@ def test_a_process_that_is_no_descendant_of_a_living_target_is_never_signalled(
         )
 
     monkeypatch.setattr(bench.host, "relatives", relatives)
-    case = bench.case(seen)
-    case.send(signal.SIGKILL, whole_tree=True)
+    case = bench.sent(signal.SIGKILL, seen, whole_tree=True)
     report = done(case)
     assert [fate.target.id.pid for fate in report.outcomes] == [parent.pid]
     assert stranger.poll() is None
@@ -526,8 +513,7 @@ def test_a_process_older_than_its_parent_is_no_child(
     family: Family, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     older = family.sleeper()
-    elder = lives.look(older.pid)
-    assert elder is not None
+    elder = known(lives.look(older.pid))
     lives.until(lambda: now_in_ticks() > (elder.id.start_time or 0) + 1, "a later moment")
     parent = family.sleeper()
     monkeypatch.setattr(
@@ -535,8 +521,7 @@ def test_a_process_older_than_its_parent_is_no_child(
         "relatives",
         lambda roots: (*read_relatives(roots), msgspec.structs.replace(elder, parent=parent.pid)),
     )
-    case = bench.case(lives.target(parent.pid))
-    case.send(signal.SIGKILL, whole_tree=True)
+    case = bench.sent(signal.SIGKILL, parent.pid, whole_tree=True)
     assert [fate.target.id.pid for fate in done(case).outcomes] == [parent.pid]
     assert older.poll() is None
 
@@ -548,8 +533,7 @@ def now_in_ticks() -> float:
 def test_a_number_that_was_reused_since_the_dialog_is_refused(family: Family, bench: Bench) -> None:
     process = family.sleeper()
     seen = lives.target(process.pid)
-    assert seen.id.start_time is not None
-    earlier = ProcessId(process.pid, seen.id.start_time - 1)
+    earlier = ProcessId(process.pid, known(seen.id.start_time) - 1)
     case = bench.case(msgspec.structs.replace(seen, id=earlier))
     case.send(signal.SIGKILL, whole_tree=True)
     refused = fate(done(case), process.pid)
@@ -592,8 +576,7 @@ def test_descendants_of_a_refused_process_get_no_signal(
 
     monkeypatch.setattr(bench.host, "open_handle", grip)
     children = below(launcher.pid)
-    case = bench.case(*map(lives.target, [launcher.pid, *children, other.pid]))
-    case.send(signal.SIGTERM, whole_tree=True)
+    case = bench.sent(signal.SIGTERM, launcher.pid, *children, other.pid, whole_tree=True)
     report = done(case)
     assert fate(report, other.pid).outcome is Outcome.ENDED
     for child in children:
@@ -633,7 +616,7 @@ def test_a_process_of_another_user_is_reported_with_its_owner(
 ) -> None:
     process = family.python("import os; os.setuid(65534); print(1, flush=True); input()")
     seen = lives.target(process.pid, user="chen")
-    ran = subprocess.run(
+    ran = run_program(
         [
             sys.executable,
             "-c",
@@ -642,8 +625,6 @@ def test_a_process_of_another_user_is_reported_with_its_owner(
             str(tmp_path / "state"),
         ],
         check=True,
-        capture_output=True,
-        text=True,
     )
     pid = process.pid
     assert ran.stdout == (
@@ -668,8 +649,7 @@ def test_two_hundred_end_at_once(family: Family, bench: Bench) -> None:
     parent = family.python(MANY)
     targets = [lives.target(pid) for pid in lives.children(parent.pid)]
     assert len(targets) == 200
-    case = bench.case(*targets)
-    case.send(signal.SIGTERM)
+    case = bench.sent(signal.SIGTERM, *targets)
     report = done(case)
     assert outcomes(report) == {Outcome.ENDED}
     assert [line for _, _, line in bench.logged()].count("sent") == 200
@@ -694,8 +674,7 @@ def test_the_screen_is_never_blocked(
     """A process table that does not answer blocks this session only."""
     answer = hanging_table(bench, monkeypatch)
     process = family.sleeper()
-    case = bench.case(lives.target(process.pid))
-    case.send(signal.SIGTERM)
+    case = bench.sent(signal.SIGTERM, process.pid)
     case.see(build.snapshot())
     assert not case.report.done
     assert process.poll() is None, "it is still being looked up"
@@ -708,8 +687,7 @@ def test_closing_a_session_that_hangs_takes_no_time(
 ) -> None:
     answer = hanging_table(bench, monkeypatch)
     process = family.sleeper()
-    case = bench.case(lives.target(process.pid))
-    case.send(signal.SIGTERM)
+    case = bench.sent(signal.SIGTERM, process.pid)
     begun = time.monotonic()
     case.close()
     assert time.monotonic() - begun < lives.PATIENCE / 4
@@ -726,8 +704,7 @@ def test_a_bug_on_the_thread_reaches_the_owner(
         raise ValueError("a bug")
 
     monkeypatch.setattr(bench.host, "relatives", relatives)
-    case = bench.case(lives.target(family.sleeper().pid))
-    case.send(signal.SIGTERM)
+    case = bench.sent(signal.SIGTERM, family.sleeper().pid)
     assert case.join(lives.PATIENCE)
     with pytest.raises(ValueError, match="a bug"):
         case.see(build.snapshot())
@@ -743,37 +720,28 @@ def test_a_bug_between_stop_and_kill_continues_what_was_stopped(
     for pid in (stopped.pid, child):
         os.kill(pid, signal.SIGSTOP)
 
-    lives.until(
-        lambda: [state_of(stopped.pid), state_of(child)] == ["T", "T"], "the stop by its user"
-    )
+    lives.until(lambda: [state(stopped.pid), state(child)] == ["T", "T"], "the stop by its user")
 
     def relatives(roots: Iterable[ProcessId]) -> tuple[RelatedProcess, ...]:
-        if state_of(root.pid) == "T":
+        if state(root.pid) == "T":
             raise ValueError("a bug")
         return read_relatives(roots)
 
     monkeypatch.setattr(bench.host, "relatives", relatives)
-    case = bench.case(lives.target(root.pid), lives.target(stopped.pid))
-    case.send(signal.SIGKILL, whole_tree=True)
+    case = bench.sent(signal.SIGKILL, root.pid, stopped.pid, whole_tree=True)
     assert case.join(lives.PATIENCE)
     assert isinstance(case.failure, ValueError)
     continued = [root.pid, *(pid for pid in lives.children(root.pid) if pid != child)]
-    lives.until(lambda: {state_of(pid) for pid in continued} == {"S"}, "their continuation")
+    lives.until(lambda: {state(pid) for pid in continued} == {"S"}, "their continuation")
     # What its user had stopped before stays so.
-    assert [state_of(stopped.pid), state_of(child)] == ["T", "T"]
+    assert [state(stopped.pid), state(child)] == ["T", "T"]
     assert (root.pid, "CONT", "sent") in bench.logged()
     assert (stopped.pid, "CONT", "sent") not in bench.logged()
 
 
-def state_of(pid: int) -> str:
-    relative = lives.look(pid)
-    return "gone" if relative is None else relative.state
-
-
 def test_the_audit_log_has_the_outcome(family: Family, bench: Bench) -> None:
     process, deaf = family.sleeper(), family.python(DEAF)
-    case = bench.case(lives.target(process.pid), lives.target(deaf.pid))
-    case.send(signal.SIGTERM)
+    case = bench.sent(signal.SIGTERM, process.pid, deaf.pid)
     wait_for(case, lambda report: Outcome.ENDED in outcomes(report), "the end of one")
     case.close()
     assert case.join(lives.PATIENCE)
@@ -786,8 +754,7 @@ def test_the_audit_log_has_the_outcome(family: Family, bench: Bench) -> None:
 
 def test_a_stopped_process_is_not_logged_as_still_there(family: Family, bench: Bench) -> None:
     process = family.sleeper()
-    case = bench.case(lives.target(process.pid))
-    case.send(signal.SIGSTOP)
+    case = bench.sent(signal.SIGSTOP, process.pid)
     done(case)
     case.close()
     assert case.join(lives.PATIENCE)
@@ -807,8 +774,7 @@ def test_a_pending_signal_is_sent_even_if_the_session_is_closed(
 
 def test_a_report_is_published_every_second_while_waiting(family: Family, bench: Bench) -> None:
     bench.clock.stopped_at = time.monotonic()
-    case = bench.case(lives.target(family.python(DEAF).pid))
-    case.send(signal.SIGTERM)
+    case = bench.sent(signal.SIGTERM, family.python(DEAF).pid)
     wait_for(case, lambda report: report.outcomes, "the first report")
     for second in (1, 2, 3, 4):
         bench.clock.ahead += 1
@@ -818,8 +784,7 @@ def test_a_report_is_published_every_second_while_waiting(family: Family, bench:
 def test_kill_is_offered_for_a_process_that_ignores_term_even_after_cont(
     family: Family, bench: Bench
 ) -> None:
-    case = bench.case(lives.target(family.python(DEAF).pid))
-    case.send(signal.SIGTERM)
+    case = bench.sent(signal.SIGTERM, family.python(DEAF).pid)
     case.send(signal.SIGCONT)
     wait_for(case, lambda report: report.signal == signal.SIGCONT, "the second signal")
     bench.clock.ahead += PATIENCE
@@ -838,8 +803,7 @@ def test_a_process_without_a_handle_does_not_stop_the_others_from_ending(
         return open_handle(target)
 
     monkeypatch.setattr(bench.host, "open_handle", grip)
-    case = bench.case(lives.target(unlucky.pid), lives.target(other.pid))
-    case.send(signal.SIGTERM)
+    case = bench.sent(signal.SIGTERM, unlucky.pid, other.pid)
     report = done(case)
     refused = fate(report, unlucky.pid)
     assert refused.outcome is Outcome.REFUSED
@@ -856,8 +820,7 @@ def test_a_log_that_cannot_be_written_is_reported_and_stops_nothing(
     family: Family, bench: Bench, tmp_path: Path
 ) -> None:
     (tmp_path / "state").touch()
-    case = bench.case(lives.target(family.sleeper().pid))
-    case.send(signal.SIGTERM)
+    case = bench.sent(signal.SIGTERM, family.sleeper().pid)
     report = wait_for(case, lambda report: report.unlogged, "a word on the log")
     assert report.unlogged.startswith("Signals were sent, but are missing in the log")
     assert outcomes(done(case)) == {Outcome.ENDED}
@@ -916,6 +879,11 @@ class Ended:
         return self.back()
 
 
+@pytest.fixture
+def ended(family: Family, bench: Bench) -> Ended:
+    return Ended(family, bench)
+
+
 def await_another_report(ended: Ended, bench: Bench) -> MemoryReclaimed:
     seen = bench.changes
     bench.clock.ahead += 2
@@ -923,8 +891,7 @@ def await_another_report(ended: Ended, bench: Bench) -> MemoryReclaimed:
     return ended.back()
 
 
-def test_reclaimed_memory_is_counted(family: Family, bench: Bench) -> None:
-    ended = Ended(family, bench)
+def test_reclaimed_memory_is_counted(bench: Bench, ended: Ended) -> None:
     assert ended.back() == msgspec.structs.replace(
         ended.back(), expected=HELD, before=USED, now=None, settled=False
     )
@@ -941,8 +908,7 @@ def test_a_sample_from_before_the_signal_is_ignored(family: Family, bench: Bench
     assert await_another_report(ended, bench).now is None
 
 
-def test_missing_memory_is_explained(family: Family, bench: Bench) -> None:
-    ended = Ended(family, bench)
+def test_missing_memory_is_explained(bench: Bench, ended: Ended) -> None:
     held = ("GPU-0",)
     stranger = UnlistedHolder(
         ProcessId(1, 1), held, HoldReason.ORPHAN, "its parent 7 ended 22m ago"
@@ -991,8 +957,7 @@ def test_memory_of_an_unlisted_target_is_counted_when_it_exits(
     assert (back.returned, back.missing, back.remaining) == (HELD, 0, ())
 
 
-def test_the_same_sample_twice_settles_nothing(family: Family, bench: Bench) -> None:
-    ended = Ended(family, bench)
+def test_the_same_sample_twice_settles_nothing(bench: Bench, ended: Ended) -> None:
     snapshot = moment(1, USED, OTHER)
     ended.see(snapshot)
     ended.case.see(msgspec.structs.replace(snapshot, time=snapshot.time + 1))
@@ -1000,9 +965,8 @@ def test_the_same_sample_twice_settles_nothing(family: Family, bench: Bench) -> 
 
 
 def test_nothing_is_settled_while_the_driver_lists_an_ended_process(
-    family: Family, bench: Bench
+    bench: Bench, ended: Ended
 ) -> None:
-    ended = Ended(family, bench)
     ended.see(moment(1, USED, OTHER, ended.listed))
     ended.case.see(moment(2, USED, OTHER, ended.listed))
     assert not await_another_report(ended, bench).settled
@@ -1013,10 +977,9 @@ def test_nothing_is_settled_while_the_driver_lists_an_ended_process(
 
 @pytest.mark.parametrize("start_time", [None, 7])
 def test_a_listed_pid_of_an_ended_process_is_not_another_process(
-    family: Family, bench: Bench, start_time: int | None
+    bench: Bench, start_time: int | None, ended: Ended
 ) -> None:
     """Once it has left /proc its number stands without a start time there, or with another's."""
-    ended = Ended(family, bench)
     pid = ended.target.id.pid
     listed = build.process(pid, memory_used=HELD, start_time=start_time)
     ended.see(moment(1, USED, OTHER, listed))
@@ -1031,8 +994,7 @@ def test_a_listed_pid_of_an_ended_process_is_not_another_process(
     assert (ended.back().returned, ended.back().listed) == (HELD, ())
 
 
-def test_values_from_before_a_gpu_was_lost_do_not_count(family: Family, bench: Bench) -> None:
-    ended = Ended(family, bench)
+def test_values_from_before_a_gpu_was_lost_do_not_count(bench: Bench, ended: Ended) -> None:
     ended.see(moment(1, USED - 12 * GIB, OTHER, ended.listed))
     ended.see(moment(2, None, OTHER))
     bench.clock.ahead += WAIT_SECONDS
@@ -1045,8 +1007,7 @@ def test_a_thread_is_refused_and_does_not_count_as_ended(family: Family, bench: 
     (thread,) = {int(one.name) for one in Path(f"/proc/{process.pid}/task").iterdir()} - {
         process.pid
     }
-    case = bench.case(lives.target(thread))
-    case.send(signal.SIGTERM)
+    case = bench.sent(signal.SIGTERM, thread)
     report = done(case)
     refused = fate(report, thread)
     assert (refused.outcome, refused.refusal) == (Outcome.REFUSED, Refusal.THREAD)
@@ -1063,8 +1024,7 @@ input()
 """
 
 
-def test_the_wait_for_a_silent_gpu_has_a_limit(family: Family, bench: Bench) -> None:
-    ended = Ended(family, bench)
+def test_the_wait_for_a_silent_gpu_has_a_limit(bench: Bench, ended: Ended) -> None:
     bench.clock.ahead += WAIT_SECONDS
     (back,) = done(ended.case).memory
     assert (back.settled, back.now, back.returned, back.missing) == (True, None, None, None)
@@ -1104,9 +1064,8 @@ def settled(family: Family, bench: Bench, used: float, of_others: int) -> Memory
     return back
 
 
-def test_memory_freed_by_others_settles_nothing(family: Family, bench: Bench) -> None:
+def test_memory_freed_by_others_settles_nothing(bench: Bench, ended: Ended) -> None:
     """Before a list newer than the end says so, nobody knows whose the memory was."""
-    ended = Ended(family, bench)
     ended.case.see(moment(1, 5 * GIB, OTHER, ended.listed, processes_ahead=-1))
     assert not await_another_report(ended, bench).settled
     smaller = build.process(9, memory_used=1 * GIB)
@@ -1117,8 +1076,7 @@ def test_memory_freed_by_others_settles_nothing(family: Family, bench: Bench) ->
     assert (back.settled, back.returned) == (True, 30 * GIB)
 
 
-def test_memory_of_others_is_unknown_without_a_process_list(family: Family, bench: Bench) -> None:
-    ended = Ended(family, bench)
+def test_memory_of_others_is_unknown_without_a_process_list(ended: Ended) -> None:
     snapshot = moment(1, USED - HELD)
     card = msgspec.structs.replace(snapshot.gpus[0], unknown={"processes": Unknown.NOT_SUPPORTED})
     assert ended.see(msgspec.structs.replace(snapshot, gpus=(card,))).others is None

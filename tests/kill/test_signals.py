@@ -21,6 +21,9 @@ from gpumon.kill.signals import open_handle, read_status
 from gpumon.model.processes import Container, ProcessId, Workload
 from gpumon.system.system import System
 from tests import lives
+from tests.command import run_program
+from tests.host.programs import go_on, until_state
+from tests.known import known
 
 if TYPE_CHECKING:
     from gpumon.host.process_host import ProcessHandle
@@ -95,8 +98,7 @@ def test_a_signal_reaches_the_process_that_was_chosen(family: Family) -> None:
 @pytest.mark.usefixtures("means")
 def test_a_reused_number_is_refused(family: Family) -> None:
     seen = lives.target(family.sleeper().pid)
-    assert seen.id.start_time is not None
-    earlier = ProcessId(seen.id.pid, seen.id.start_time - 1)
+    earlier = ProcessId(seen.id.pid, known(seen.id.start_time) - 1)
     refused = refusal(msgspec.structs.replace(seen, id=earlier), signal.SIGKILL)
     assert refused.reason is Refusal.REUSED
     assert refused.sentence == (
@@ -118,11 +120,8 @@ def test_a_process_that_changes_its_user_while_it_is_held_is_refused(family: Fam
     change = "import os; print(1, flush=True); input(); os.setuid(1); print(2, flush=True); input()"
     process = family.python(change)
     grip = open_handle(lives.target(process.pid))
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-    assert process.stdout.readline()
+    go_on(process)
+    assert known(process.stdout).readline()
     with pytest.raises(Refused) as refused:
         grip.send(signal.SIGKILL)
     assert refused.value.reason is Refusal.REUSED
@@ -152,9 +151,8 @@ def test_a_zombie_counts_as_gone_and_its_parent_is_named(family: Family) -> None
     grip = open_handle(seen)
     grip.send(signal.SIGKILL)
     lives.until(grip.ended, "the end of the child")
-    status = grip.status()
+    status = known(grip.status())
     grip.close()
-    assert status is not None
     assert (status.state, status.parent) == ("Z", lives.target(parent.pid).id)
     assert status.parent_name == lives.target(parent.pid).name
     refused = refusal(seen, signal.SIGTERM)
@@ -165,20 +163,14 @@ def test_a_zombie_counts_as_gone_and_its_parent_is_named(family: Family) -> None
 @pytest.mark.usefixtures("means")
 def test_a_process_whose_main_thread_has_died_has_not_ended(family: Family) -> None:
     process = family.python(HOLLOW)
-    lives.until(lambda: state(process.pid) == "Z", "the death of its main thread")
+    until_state(process.pid, "Z")
     grip = open_handle(lives.target(process.pid))
     assert not grip.ended()
-    status = grip.status()
-    assert status is not None
+    status = known(grip.status())
     assert (status.state, status.parent) == ("Z", None)
     grip.send(signal.SIGKILL)
     lives.until(grip.ended, "its end")
     grip.close()
-
-
-def state(pid: int) -> str:
-    relative = lives.look(pid)
-    return "gone" if relative is None else relative.state
 
 
 @pytest.mark.usefixtures("means")
@@ -186,10 +178,8 @@ def test_a_stopped_process_is_told_as_stopped(family: Family) -> None:
     process = family.sleeper()
     grip = open_handle(lives.target(process.pid))
     grip.send(signal.SIGSTOP)
-    lives.until(lambda: state(process.pid) == "T", "the stop")
-    status = grip.status()
-    assert status is not None
-    assert status.state == "T"
+    until_state(process.pid, "T")
+    assert known(grip.status()).state == "T"
     grip.close()
 
 
@@ -211,9 +201,7 @@ def fake_proc(root: Path, state: str) -> Path:
 
 
 def held_status(root: Path) -> ProcessStatus:
-    status = read_status(ProcessId(4711, 777), str(root))
-    assert status is not None
-    return status
+    return known(read_status(ProcessId(4711, 777), str(root)))
 
 
 @pytest.mark.usefixtures("means")
@@ -230,8 +218,7 @@ def test_gpumon_itself_and_its_threads_are_refused() -> None:
     thread = threading.Thread(target=over.wait)
     thread.start()
     try:
-        assert thread.native_id is not None
-        assert refusal(lives.target(thread.native_id)).reason is Refusal.PROTECTED
+        assert refusal(lives.target(known(thread.native_id))).reason is Refusal.PROTECTED
     finally:
         over.set()
         thread.join()
@@ -266,11 +253,8 @@ while seen.parent > 1 and (seen := lives.look(seen.parent)):
 
 def test_every_ancestor_is_refused() -> None:
     """A helper tries them all: the shell between, this test, and what started it, up to init."""
-    done = subprocess.run(
-        ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", ATTEMPT],
-        check=True,
-        capture_output=True,
-        text=True,
+    done = run_program(
+        ["sh", "-c", '"$@"; exit $?', "sh", sys.executable, "-c", ATTEMPT], check=True
     )
     tried = dict(line.split() for line in done.stdout.splitlines())
     assert set(tried.values()) == {"PROTECTED"}
@@ -358,12 +342,7 @@ def test_what_is_not_permitted_names_the_owner_and_a_way(
     process = family.python(f"import os; os.setuid({NOBODY}); print(1, flush=True); input()")
     seen = lives.target(process.pid, place=place, user="nobody")
     encoded = msgspec.json.encode(seen).decode()
-    done = subprocess.run(
-        [sys.executable, "-c", AS_ANOTHER, encoded, means],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    done = run_program([sys.executable, "-c", AS_ANOTHER, encoded, means], check=True)
     pid = process.pid
     advice = PLACES[place].format(pid=pid)
     assert done.stdout == f"NOT_PERMITTED {pid} is nobody's, not yours: {advice}\n"
@@ -439,12 +418,7 @@ def test_a_number_that_was_really_reused_is_refused(when: str, reason: str) -> N
     room = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
     if subprocess.run([*room, "true"], capture_output=True, check=False).returncode:
         pytest.skip("a PID name space of one's own takes root")
-    done = subprocess.run(
-        [*room, sys.executable, "-c", NAMESPACE, when],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    done = run_program([*room, sys.executable, "-c", NAMESPACE, when], check=True)
     assert done.stdout.split() == [reason, "None"]
 
 
@@ -464,9 +438,7 @@ def test_psutil_is_imported_only_where_there_are_no_pidfds() -> None:
         "    process.kill()\n"
         "    process.wait()\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], check=True, capture_output=True, text=True
-    )
+    done = run_program([sys.executable, "-c", program], check=True)
     assert done.stdout.split() == ["False", "True"]
 
 

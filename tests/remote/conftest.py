@@ -78,7 +78,6 @@ def training(**how: bool) -> Iterator[tuple[Driver, Popen[bytes]]]:
 
 
 def servers() -> list[int]:
-    """The PIDs of the servers that run."""
     children = [lives.look(child.pid) for child in psutil.Process().children()]
     return [
         child.id.pid
@@ -88,6 +87,5 @@ def servers() -> list[int]:
 
 
 def kill_server() -> None:
-    """Kill the only server."""
     (pid,) = servers()
     os.kill(pid, signal.SIGKILL)

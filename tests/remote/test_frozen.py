@@ -15,23 +15,17 @@ from tests.host.programs import state, until_state
 from tests.kill.hung_gpumon import COMMAND
 from tests.remote.conftest import forking
 from tests.remote.test_server import LATE, Server, open_one, started
+from tests.remote.test_server import server as server  # noqa: PLC0414 - a fixture
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.lives import Family
 
 pytestmark = pytest.mark.usefixtures("state")
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with started() as one:
-        yield one
-
-
 def stop(server: Server, pid: int, *, freeze: bool = True) -> None:
-    """Stop a process through the server."""
     handle = open_one(server, pid)
     server.ask(ask="send", id=2, handle=handle, number=19, before=LATE, freeze=freeze)
     until_state(pid, "T")

@@ -49,8 +49,7 @@ def test_a_signal_reaches_the_process_that_was_chosen_and_its_end_is_announced(
 ) -> None:
     process, other = family.sleeper(), family.sleeper()
     handle = host.open_handle(lives.target(process.pid))
-    status = known(handle.status())
-    assert status.state == "S"
+    assert known(handle.status()).state == "S"
     host.wait([handle], 0.01)
     assert not handle.ended()
     handle.send(signal.SIGTERM)
@@ -154,8 +153,7 @@ def test_readonly_there_refuses_whoever_asks(
         monkeypatch.setenv("GPUMON_READONLY", "true")
     host = connect(SERVER if how == "setting" else [*SERVER, "--readonly"])
     process = family.sleeper()
-    refused = refusal(host, lives.target(process.pid), signal.SIGTERM)
-    assert refused.reason is Refusal.READ_ONLY
+    assert refusal(host, lives.target(process.pid), signal.SIGTERM).reason is Refusal.READ_ONLY
     assert host.readonly
     assert process.poll() is None
     assert host.relatives([lives.target(process.pid).id])

@@ -8,14 +8,17 @@ import resource
 import signal
 import subprocess
 import time
+import tracemalloc
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gpumon.remote.protocol import MOST_REQUEST
+from gpumon.remote.protocol import MOST_REQUEST, Lines
 from gpumon.remote.server import MOST_HANDLES, OWN_FILES
 from tests import lives
 from tests.host.programs import until_state
@@ -56,17 +59,14 @@ class Server:
         return self.hear()
 
     def hear(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        answer: dict[str, Any] = json.loads(known(self.process.stdout).readline())
         return answer
 
     def close_input(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+        known(self.process.stdin).close()
 
     def close_output(self) -> None:
-        assert self.process.stdout is not None
-        self.process.stdout.close()
+        known(self.process.stdout).close()
 
 
 @contextmanager
@@ -242,3 +242,33 @@ def test_nobody_starts_it_by_hand() -> None:
     with Screen(SERVER) as screen:
         screen.wait_for("gpumon remote is started by gpumon --hosts, not by hand")
         assert screen.wait_end() == 2
+
+
+MOST = 8
+"""Bytes of a line that is kept."""
+TEXTS = st.lists(st.binary(max_size=2 * MOST).map(lambda text: text.replace(b"\n", b"")))
+
+
+@given(TEXTS, st.data())
+def test_lines_do_not_depend_on_how_they_arrive(texts: list[bytes], data: st.DataObject) -> None:
+    written = b"".join(text + b"\n" for text in texts)
+    borders = sorted(data.draw(st.lists(st.integers(0, len(written)))))
+    lines, found = Lines(MOST), []
+    for begin, end in zip([0, *borders], [*borders, len(written)], strict=True):
+        found += lines.feed(written[begin:end])
+    assert found == [None if len(text) > MOST else text for text in texts]
+    assert not lines.too_long
+
+
+def test_a_line_without_end_takes_no_memory() -> None:
+    lines = Lines(2**20)
+    tracemalloc.start()
+    try:
+        for _ in range(4000):
+            assert lines.feed(bytes(2**16)) == []
+        held = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert lines.too_long
+    assert held < 2.5 * 2**20
+    assert lines.feed(b"\nok\n") == [None, b"ok"]

@@ -16,6 +16,7 @@ import pytest
 from gpumon.host.process_host import Refusal, Refused
 from gpumon.remote.client import RemoteHost
 from tests import lives
+from tests.command import run_program
 from tests.driver import GIB
 from tests.fleet.conftest import environment
 from tests.fleet.sshd import Lab, fault
@@ -106,9 +107,7 @@ def trained(lab: Lab) -> Iterator[tuple[int, list[str], dict[str, str]]]:
 
 def test_a_shell_ends_a_process_of_another_machine(lab: Lab) -> None:
     with trained(lab) as (pid, command, env):
-        planned = subprocess.run(
-            [*command, "--dry-run"], env=env, capture_output=True, text=True, check=False
-        )
+        planned = run_program([*command, "--dry-run"], env)
         assert planned.stderr == ""
         assert "TERM would reach 1 process on gpu-04, which holds 30.0 GiB on GPU 1." in (
             planned.stdout
@@ -140,11 +139,6 @@ def test_the_question_names_the_machine(lab: Lab) -> None:
 
 
 def test_pids_are_of_one_machine(lab: Lab) -> None:
-    done = subprocess.run(
-        [*END, "--hosts", "gpu-[04-05]", "--ssh", lab.ssh, "4711", "--yes"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_program([*END, "--hosts", "gpu-[04-05]", "--ssh", lab.ssh, "4711", "--yes"])
     assert done.returncode == 2
     assert done.stderr == "gpumon: PIDs are of one machine: name one with --hosts.\n"

@@ -73,7 +73,6 @@ class Asking:
         return self.settings
 
     def load(self, *processes: GpuProcess) -> ServerLoad | None:
-        """What the first of these processes gets."""
         return self.servers.find(processes)[0].get(processes[0].id)
 
 
@@ -129,8 +128,7 @@ def test_a_server_that_reports_no_metrics_is_not_asked(tmp_path: Path) -> None:
 def test_a_process_that_says_it_is_of_another_users_server_gets_nothing(server: FakeServer) -> None:
     """The outermost process decides: anybody can start a program below another one."""
     mine = on_gpu(server)
-    others = replace(mine, id=replace(mine.id, pid=1), uid=OTHER)
-    assert Asking().load(mine, others) is None
+    assert Asking().load(mine, replace(mine, id=replace(mine.id, pid=1), uid=OTHER)) is None
     assert server.requests == []
 
 
@@ -155,8 +153,7 @@ def test_a_server_of_a_user_whom_the_configuration_names_is_asked(tmp_path: Path
 
 
 def test_a_setting_turns_it_off(server: FakeServer) -> None:
-    asking = Asking(ask=False)
-    assert asking.servers.find([on_gpu(server)]) == ({}, inf)
+    assert Asking(ask=False).servers.find([on_gpu(server)]) == ({}, inf)
     assert server.requests == []
 
 

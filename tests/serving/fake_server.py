@@ -46,7 +46,6 @@ def vllm_text(
     tokens: int = 0,
     requests: int = 0,
 ) -> str:
-    """The metrics of a vLLM server."""
     return VLLM.format(
         running=running,
         waiting=waiting,
@@ -58,7 +57,6 @@ def vllm_text(
 
 
 def ok(text: str) -> bytes:
-    """An answer with this text."""
     return answer("200 OK", text.encode())
 
 
@@ -111,14 +109,12 @@ class FakeServer:
         self.process.wait()
 
     def answer(self, wanted: bytes) -> None:
-        """Answer like this from now on."""
         new = self._folder / "answer.new"
         new.write_bytes(wanted)
         new.replace(self._folder / "answer")
 
     @property
     def id(self) -> ProcessId:
-        """Its process."""
         return identity(self.process.pid)
 
     @property

@@ -42,17 +42,12 @@ class Worker(NamedTuple):
 
 
 class RealServer:
-    """A running ``llama-server``.
-
-    Attributes:
-        process: Its outermost process; with one model, the only one.
-        address: Where it listens: a random address of loopback.
-        model: The file, or with several models the folder, that its command line names.
-    """
+    """A running ``llama-server``."""
 
     def __init__(self, process: subprocess.Popen[bytes], address: Workload, model: Path) -> None:
-        self.process = process
-        self.address = address
+        self.process = process  # Its outermost process; with one model, the only one.
+        self.address = address  # Where it listens: a random address of loopback.
+        # The file, or with several models the folder, that its command line names.
         self.model = model
 
     def complete(
@@ -81,10 +76,6 @@ def busy(address: Workload, requests: int) -> Iterator[None]:
     """Have requests that run, or wait, until the block ends; they are cancelled then.
 
     They take a whole core of the machine.
-
-    Args:
-        address: Where the server or the worker listens.
-        requests: Their number.
     """
     with ExitStack() as stack:
         for _ in range(requests):

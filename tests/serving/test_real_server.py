@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -13,10 +12,10 @@ from gpumon.serving import ENGINES, client
 from gpumon.serving.metrics_text import AnswerError, ServerReadings
 from gpumon.serving.rates import Rates
 from gpumon.serving.recognition import Recognised, recognise
+from tests.command import run_program
 from tests.driver import GIB, Driver, Owner, h100
 from tests.known import known
 from tests.lives import look
-from tests.screen import PATIENCE
 
 from .real_server import SLOTS, busy, real_server
 
@@ -133,15 +132,7 @@ def snapshot(*pids: int) -> list[list[object]]:
     """PID, server, and requests that run and that wait, of processes on a simulated GPU."""
     with Driver([h100(memory_used=72 * GIB)]) as driver:
         driver.cards[0].processes = [Owner(pid, memory=72 * GIB // len(pids)) for pid in pids]
-        done = subprocess.run(
-            [sys.executable, "-c", _SNAPSHOT],
-            env=driver.env(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
+        done = run_program([sys.executable, "-c", _SNAPSHOT], driver.env())
     assert done.returncode == 0, done.stderr
     found: list[list[object]] = json.loads(done.stdout)
     return found

@@ -266,15 +266,13 @@ def test_a_forged_port_is_unknown(port: str) -> None:
     ],
 )
 def test_a_hostile_command_sets_nothing(command: list[str]) -> None:
-    found = recognise(command, NO_VARIABLES)
-    assert found in (None, Recognised("vllm"))
+    assert recognise(command, NO_VARIABLES) in (None, Recognised("vllm"))
 
 
 def test_a_hostile_value_is_kept_as_it_is() -> None:
     # Whoever shows it makes it printable.
     hostile = "\x1b]0;pwned\x07[red]\udcff\u202e"
-    found = recognise(["vllm", "serve", hostile], NO_VARIABLES)
-    assert found == Recognised("vllm", hostile)
+    assert recognise(["vllm", "serve", hostile], NO_VARIABLES) == Recognised("vllm", hostile)
 
 
 def test_a_command_of_many_arguments_is_read_quickly() -> None:

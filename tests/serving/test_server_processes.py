@@ -93,8 +93,7 @@ def test_a_real_worker_of_pythons_multiprocessing_belongs_to_its_server(
         stdout=subprocess.PIPE,
         text=True,
     ) as started:
-        assert started.stdout is not None
-        server = known(real_server(seen(int(started.stdout.readline()))))
+        server = known(real_server(seen(int(known(started.stdout).readline()))))
         assert server == real_server(seen(started.pid))
         started.communicate()
     assert (server.pid, server.model) == (started.pid, "qwen")
@@ -189,14 +188,12 @@ def test_without_its_environment_a_server_has_no_setting_that_this_may_hold(
 def test_a_line_that_turns_in_a_circle_ends(fake: FakeWorkloads) -> None:
     fake.add(90, "vllm serve a", parent=91)
     one = fake.add(91, "VLLM::EngineCore", parent=90)
-    server = known(server_of(fake, one))
-    assert server.engine == "vllm"
+    assert known(server_of(fake, one)).engine == "vllm"
 
 
 def test_only_helpers_are_no_server(fake: FakeWorkloads) -> None:
     fake.add(95, "python -m mpi4py.futures.server")
-    one = fake.add(96, "orted", parent=95)
-    assert server_of(fake, one) is None
+    assert server_of(fake, fake.add(96, "orted", parent=95)) is None
 
 
 def test_this_test_is_no_server() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +21,7 @@ from gpumon.findings import (
     process_findings,
 )
 from gpumon.findings.registry import GPU_RULES, PROCESS_RULES, gpu_answer
+from gpumon.makers.demo.source import DemoSource
 from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.model.allocations import Allocation
 from gpumon.model.processes import HolderScan, HoldReason, ProcessId, UnlistedHolder, Workload
@@ -29,6 +31,7 @@ from gpumon.recording.history import History
 from gpumon.text.charset import SUBSTITUTES
 from gpumon.text.formatting import cell_width, printable
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.clock import HandClock
 from tests.known import known
 
 if TYPE_CHECKING:
@@ -303,3 +306,43 @@ def test_every_status_but_ok_is_said(status: GpuStatus) -> None:
     history.add(snapshot(NOON, gpu(status=status)))
     severity = gpu_state(history, gpu(status=status)).severity
     assert (severity > Severity.GOOD) is (status is not GpuStatus.OK)
+
+
+# False alarms: half a simulated day of the demo's healthy GPUs has no verdict.
+
+HEALTHY = (0, 4)
+"""GPUs of the demo that have no other part to play than to work, and to be free."""
+KEPT = {*HEALTHY, 1}
+"""The job on GPU 0 runs on GPU 1 too."""
+STEP = 10.0
+HALF_A_DAY = 43_200.0
+"""The longest period in the demo is five hours."""
+
+
+def with_few_gpus(seen: Snapshot) -> Snapshot:
+    """The snapshot with the healthy GPUs and the others of their jobs only."""
+    gpus = tuple(card for card in seen.gpus if card.index in KEPT)
+    processes = tuple(one for one in seen.processes if not KEPT.isdisjoint(one.gpu_indices))
+    return replace(seen, gpus=gpus, processes=processes)
+
+
+@pytest.mark.slow
+def test_half_a_day_of_healthy_gpus_has_no_verdict() -> None:
+    clock = HandClock()
+    source = DemoSource(clock=clock)
+    source.open()
+    history = History(conditions())
+    for past in source.past():
+        history.add(with_few_gpus(past))
+    counted: Counter[FindingKind] = Counter()
+    for number in range(int(HALF_A_DAY / STEP)):
+        clock.now += STEP
+        seen = with_few_gpus(source.sample())
+        history.add(seen)
+        if number % 6 == 0:
+            for card in seen.gpus:
+                if card.index in HEALTHY:
+                    counted.update(finding.kind for finding in gpu_findings(history, card))
+    source.close()
+    assert counted.keys() <= {K.WORKING, K.FREE, K.ALLOCATED, K.SLOWED_LATELY}
+    assert sum(counted.values()) >= 2 * HALF_A_DAY / STEP / 6

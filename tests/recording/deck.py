@@ -28,13 +28,7 @@ def history_of(snapshots: Iterable[Snapshot]) -> History:
 
 
 class Deck:
-    """A player that goes on when the test lets time pass, until the test has forgotten it.
-
-    Args:
-        tape: What is played.
-        history: What receives the samples of the tape.
-        position: Where it begins.
-    """
+    """A player that goes on when the test lets time pass, until the test has forgotten it."""
 
     def __init__(self, tape: Recording, history: History, position: float | None = None) -> None:
         self.clock = ThreadedClock(0.0, epoch=0.0)

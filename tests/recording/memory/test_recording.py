@@ -62,11 +62,7 @@ def changing(number: int, spacing: float = 1.0) -> Snapshot:
 def crowd(number: int, count: int = 2000, cards: int = 64, words: int = 0) -> Snapshot:
     """A large machine of which all changes, with nobody there who was there before.
 
-    Args:
-        number: Which snapshot of it.
-        count: How many processes.
-        cards: How many cards.
-        words: How many words of 128 characters each command line has besides.
+    Each command line has so many words of 128 characters besides.
     """
     dice = random.Random(number)
     listed = tuple(

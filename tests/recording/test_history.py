@@ -651,14 +651,6 @@ def test_a_process_is_idle_only_if_all_of_it_is_known_to_be(
     assert (history.process_idle(one.id) is not None) is is_idle
 
 
-def test_a_reused_pid_and_a_stranger_are_not_idle(history: History) -> None:
-    reused = process(start_time=2)
-    add_lists(history, *[[process()]] * 60, [reused])
-    assert history.process_idle(process().id) is None
-    assert known(history.process_idle(reused.id)).seconds == 0
-    assert history.process_idle(ProcessId(7, 1)) is None
-
-
 # Processes
 
 
@@ -678,8 +670,11 @@ def test_a_process_over_several_gpus_is_one_series(history: History) -> None:
 
 def test_a_reused_pid_is_another_process(history: History) -> None:
     first, second = process(7), process(7, start_time=2, memory_used=3 * GIB)
-    add_lists(history, [first], [second])
+    add_lists(history, *[[first]] * 60, [second])
     assert [memory_peak(history, one.id) for one in (first, second)] == [GIB, 3 * GIB]
+    assert known(history.process_idle(second.id)).seconds == 0
+    for gone in (first.id, ProcessId(8, 1)):
+        assert history.process_idle(gone) is None
 
 
 def test_a_process_that_ended_is_forgotten_after_a_while(history: History) -> None:

@@ -326,6 +326,7 @@ def test_an_empty_tape_fails_with_what_to_do() -> None:
     player = Player(ListTape(), History(conditions()))
     assert failing(player).wait(PATIENCE)
     assert isinstance(player.collector.failure, SourceError)
+    assert "no samples yet" in str(player.collector.failure)
     assert player.moment is None
     player.collector.stop()
 

@@ -61,11 +61,6 @@ def test_it_begins_at_the_newest_moment_unless_told() -> None:
     assert Replay(None).sampled() == 60
 
 
-def test_an_empty_tape_does_not_open() -> None:
-    with pytest.raises(SourceError, match="no samples yet"):
-        ReplaySource(WatchedTape()).open()
-
-
 def test_a_tape_that_cannot_be_read_says_why() -> None:
     def refuse() -> None:
         raise RecordingError("The log cannot be read.")
@@ -176,14 +171,6 @@ def test_what_is_not_read_is_not_played_meanwhile() -> None:
     replay.tape.before.clear()
     replay.clock.now += 1.0
     assert replay.sampled() == 2
-
-
-def test_a_control_during_a_sample_is_not_lost() -> None:
-    replay = Replay(0)
-    replay.tape.before["step"] = lambda: replay.source.seek(NOON + 50)
-    replay.source.step(1)
-    replay.source.sample()
-    assert replay.sampled() == 50
 
 
 def test_steps_that_are_being_taken_are_neither_forgotten_nor_taken_twice() -> None:

@@ -50,15 +50,12 @@ class Replay:
         self.clock.now += 30.0
 
 
-def test_it_is_a_source_and_says_what_it_is() -> None:
-    source: Source = Replay().source
+def test_it_is_a_source_that_begins_at_the_newest_moment_unless_told() -> None:
+    source: Source = Replay(None).source
+    assert source.sample().time == NOON + 60
     assert source.sample().source == "replay"
     assert source.current_call is None
     assert source.driver_seconds == 0.0
-
-
-def test_it_begins_at_the_newest_moment_unless_told() -> None:
-    assert Replay(None).sampled() == 60
 
 
 def test_a_tape_that_cannot_be_read_says_why() -> None:

@@ -11,9 +11,9 @@ from gpumon.model.processes import GpuProcess, ProcessId
 from gpumon.model.snapshot import Gpu, GpuStatus, Snapshot, Trouble, Unknown
 from gpumon.recording.accidents import recorded_accidents, recorded_report
 from gpumon.recording.memory.event_finder import HYSTERESIS, EventFinder, events_between
-from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.recording import Event, EventKind
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.recording.deck import recorded
 
 SHARE = 0.05
 
@@ -272,11 +272,10 @@ def test_accidents_from_before_the_recording_are_no_events() -> None:
 
 def test_a_line_that_came_after_the_event_of_the_driver_says_whose_it_was() -> None:
     event = replace(XID_31, pid=None, process_name=None)
-    recording = MemoryRecording(SHARE)
-    recording.add(LISTED)
-    for second, accident in ((2, event), (3, replace(XID_31, time=NOON + 1, text="Ch 8"))):
-        taken = replace(with_accidents(second, accident), processes=LISTED.processes)
-        recording.add(replace(taken, gpus=(gpu(xid=31, xid_at=event.time),)))
+    line = replace(XID_31, time=NOON + 1, text="Ch 8")
+    broken, listed = (gpu(xid=31, xid_at=event.time),), LISTED.processes
+    taken = [with_accidents(2, event), with_accidents(3, line)]
+    recording = recorded([LISTED, *(replace(it, gpus=broken, processes=listed) for it in taken)])
 
     assert len(recording.events(NOON, NOON + 3)) == 1
     (found,) = recorded_accidents(recording, 10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from gpumon.recording.memory.event_finder import EventFinder
@@ -70,29 +71,21 @@ class ListTape(WholeRecording):
 
 
 class WatchedTape(ListTape):
-    """A tape of which a test decides what happens before it answers.
-
-    Attributes:
-        before: What is called before, by the name of the method or property.
-    """
+    """A tape that calls what a test wants, by the name of a method, before it answers."""
 
     def __init__(self, snapshots: Iterable[Snapshot] = ()) -> None:
         super().__init__(snapshots)
-        self.before: dict[str, Callable[[], object]] = {}
-
-    def _asked(self, name: str) -> None:
-        if name in self.before:
-            self.before[name]()
+        self.before: dict[str, Callable[[], object]] = defaultdict(lambda: lambda: None)
 
     @property
     def last(self) -> float | None:
-        self._asked("last")
+        self.before["last"]()
         return super().last
 
     def at(self, time: float) -> Snapshot | None:
-        self._asked("at")
+        self.before["at"]()
         return super().at(time)
 
     def step(self, time: float, samples: int) -> float:
-        self._asked("step")
+        self.before["step"]()
         return super().step(time, samples)

@@ -1,4 +1,4 @@
-"""A player, and a history, in the hands of a test."""
+"""Recordings, histories and players in the hands of a test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import weakref
 from typing import TYPE_CHECKING
 
 from gpumon.findings import conditions
+from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.history import History
+from gpumon.recording.memory.recording import MOST_BYTES, MemoryRecording
 from gpumon.recording.playback import Player
 from tests.clock import ThreadedClock
 from tests.known import known
@@ -27,14 +29,16 @@ def history_of(snapshots: Iterable[Snapshot]) -> History:
     return history
 
 
-class Deck:
-    """A player that goes on when the test lets time pass, until the test has forgotten it.
+def recorded(snapshots: Iterable[Snapshot], most_bytes: int = MOST_BYTES) -> MemoryRecording:
+    """The recording of these snapshots in memory."""
+    recording = MemoryRecording(DEFAULTS.full_share, most_bytes)
+    for snapshot in snapshots:
+        recording.add(snapshot)
+    return recording
 
-    Args:
-        tape: What is played.
-        history: What receives the samples of the tape.
-        position: Where it begins.
-    """
+
+class Deck:
+    """A player that goes on when the test lets time pass, until the test has forgotten it."""
 
     def __init__(self, tape: Recording, history: History, position: float | None = None) -> None:
         self.clock = ThreadedClock(0.0, epoch=0.0)

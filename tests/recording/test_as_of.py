@@ -17,11 +17,10 @@ from gpumon.findings.groups import users
 from gpumon.findings.rule import LastingRule
 from gpumon.model.snapshot import GpuStatus
 from gpumon.recording.history import Condition, History, HistoryView
-from gpumon.recording.memory.recording import MemoryRecording
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.known import known
 from tests.recording.csv.reading import opened, wait_until, write_log
-from tests.recording.deck import Deck, history_of
+from tests.recording.deck import Deck, history_of, recorded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,20 +44,14 @@ def no_state_depends_on_estimates() -> Iterator[None]:
         yield
 
 
-class Span(NamedTuple):
-    """When an interval began.
-
-    Of the past it is told about how many samples it has, and when one that is away for a moment
-    held last.
-    """
-
-    since: float
-    start_observed: bool
+# Since when, and whether that was observed. Of the past it is told about how many samples an
+# interval has, and when one that is away for a moment held last.
+Span: TypeAlias = "tuple[float, bool]"
 
 
 def span(interval: Interval | None) -> Span | None:
     # A log tells times in milliseconds.
-    return None if interval is None else Span(round(interval.since, 3), interval.start_observed)
+    return None if interval is None else (round(interval.since, 3), interval.start_observed)
 
 
 def owner(holding: Holding | None) -> Holding | None:
@@ -241,12 +234,11 @@ def test_unknown_values_in_an_absence_change_no_answer_about_a_past_moment(
 
 def assert_agreement(seen: list[Snapshot], places: set[int]) -> None:
     """Of these moments the present, a held picture, a rewind and a replay tell the same."""
-    history, recording = History(CONDITIONS), MemoryRecording(full_share=0.05)
+    history = History(CONDITIONS)
     live: dict[int, Answers] = {}
     held: dict[int, History] = {}
     for place, shown in enumerate(seen):
         history.add(shown)
-        recording.add(shown)
         if place in places and int(shown.time) not in {int(seen[one].time) for one in live}:
             live[place], held[place] = ask(history, shown), history.as_of(shown)
     with TemporaryDirectory() as folder:
@@ -254,7 +246,7 @@ def assert_agreement(seen: list[Snapshot], places: set[int]) -> None:
         with opened(path) as log:
             read = History(CONDITIONS)
             log.read_into(read)
-            rewind, replay = Deck(recording, history), Deck(log, read)
+            rewind, replay = Deck(recorded(seen), history), Deck(log, read)
             # What is shown before the log is read gets better then.
             replay.sample()
             wait_until(lambda: log.events_complete)

@@ -651,14 +651,6 @@ def test_a_process_is_idle_only_if_all_of_it_is_known_to_be(
     assert (history.process_idle(one.id) is not None) is is_idle
 
 
-def test_a_reused_pid_and_a_stranger_are_not_idle(history: History) -> None:
-    reused = process(start_time=2)
-    add_lists(history, *[[process()]] * 60, [reused])
-    assert history.process_idle(process().id) is None
-    assert known(history.process_idle(reused.id)).seconds == 0
-    assert history.process_idle(ProcessId(7, 1)) is None
-
-
 # Processes
 
 
@@ -678,8 +670,11 @@ def test_a_process_over_several_gpus_is_one_series(history: History) -> None:
 
 def test_a_reused_pid_is_another_process(history: History) -> None:
     first, second = process(7), process(7, start_time=2, memory_used=3 * GIB)
-    add_lists(history, [first], [second])
+    add_lists(history, *[[first]] * 60, [second])
     assert [memory_peak(history, one.id) for one in (first, second)] == [GIB, 3 * GIB]
+    assert known(history.process_idle(second.id)).seconds == 0
+    for gone in (first.id, ProcessId(8, 1)):
+        assert history.process_idle(gone) is None
 
 
 def test_a_process_that_ended_is_forgotten_after_a_while(history: History) -> None:
@@ -759,13 +754,6 @@ def test_the_charts_of_a_crowd_that_keeps_changing_places_are_bounded(history: H
 # Time on GPUs
 
 
-def look(history: History, seconds: float, *processes: GpuProcess, step: float = 1.0) -> None:
-    """Lists with these processes for so long, from ``step`` after the last on."""
-    start = NOON if history.latest is None else history.now + step
-    for number in range(int(seconds / step) + 1):
-        history.add(snapshot(start + number * step, gpu(), gpu(index=1), processes=processes))
-
-
 @pytest.mark.parametrize(
     ("listed", "expected"),
     [
@@ -785,18 +773,17 @@ def look(history: History, seconds: float, *processes: GpuProcess, step: float =
 def test_time_on_gpus_is_counted_by_user(
     history: History, listed: tuple[GpuProcess, ...], expected: dict[str | None, float]
 ) -> None:
-    look(history, 60, *listed)
+    add_lists(history, *[listed] * 61)
     assert {user: history.gpu_seconds(user) for user in expected} == expected
 
 
 def test_a_user_who_has_left_keeps_the_time(history: History) -> None:
-    look(history, 10, process())
-    look(history, 10)
+    add_lists(history, *[[process()]] * 11, *[[]] * 11)
     assert history.gpu_seconds("ann") == 11
 
 
 def test_a_suspend_or_a_hung_driver_is_no_time_on_gpus(history: History) -> None:
-    look(history, 21, process())
+    add_lists(history, *[[process()]] * 22)
     morning, listed = NOON + 8 * HOUR, (process(),)
     for second in range(30):
         history.add(snapshot(morning + second, processes=listed, processes_at=morning))
@@ -806,7 +793,7 @@ def test_a_suspend_or_a_hung_driver_is_no_time_on_gpus(history: History) -> None
 
 
 def test_a_slow_pace_is_no_gap_and_a_clock_set_back_takes_nothing_away(history: History) -> None:
-    look(history, 1200, process(), step=60)
+    add_lists(history, *[[process()]] * 21, step=60)
     # No pace is known before the second list, so what lies between them may be a gap.
     assert history.gpu_seconds("ann") == 1140
     add_lists(history, [process()], [process()], start=-HOUR, step=60)
@@ -815,9 +802,10 @@ def test_a_slow_pace_is_no_gap_and_a_clock_set_back_takes_nothing_away(history: 
 
 @pytest.mark.slow
 def test_of_thousands_of_users_those_with_the_most_time_are_remembered(history: History) -> None:
-    look(history, 100, process(user="ann"))
+    add_lists(history, *[[process()]] * 101)
     for number in range(1000):
-        look(history, 1, process(number + 1, user=f"user{number}"))
+        listed = [process(number + 1, user=f"user{number}")]
+        add_lists(history, listed, listed, start=101 + 2 * number)
     assert history.gpu_seconds("ann") == 101
     remembered = sum(bool(history.gpu_seconds(f"user{number}")) for number in range(1000))
     assert USERS_KEPT - 2 <= remembered <= USERS_KEPT

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.archive import (
     Archive,
     FoundArchive,
@@ -18,7 +17,6 @@ from gpumon.recording.archive import (
     own_place,
 )
 from gpumon.recording.joined import JoinedRecording
-from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.playback import Player
 from tests.build import NOON
 from tests.known import known
@@ -29,24 +27,18 @@ from tests.recording.archive.archives import (
     segments,
     states,
 )
-from tests.recording.deck import Deck
+from tests.recording.deck import Deck, recorded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
     from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.memory.recording import MemoryRecording
 
 DEMO = demo_samples(150)
 BORDER = 100
 """Up to here samples are in the archive only."""
-
-
-def memory(samples: Sequence[Snapshot]) -> MemoryRecording:
-    recording = MemoryRecording(DEFAULTS.full_share)
-    for sample in samples:
-        recording.add(sample)
-    return recording
 
 
 def joined(recent: MemoryRecording, find: Callable[[], FoundArchive]) -> JoinedRecording:
@@ -57,7 +49,7 @@ def joined(recent: MemoryRecording, find: Callable[[], FoundArchive]) -> JoinedR
 def recording(tmp_path: Path) -> JoinedRecording:
     """An archive that ends where memory begins, and that memory."""
     archive = Archive(archived(tmp_path / "history", DEMO[:BORDER]), refresh_seconds=0.0)
-    return joined(memory(DEMO[BORDER:]), lambda: FoundArchive(archive))
+    return joined(recorded(DEMO[BORDER:]), lambda: FoundArchive(archive))
 
 
 def test_its_origin_is_said(recording: JoinedRecording, tmp_path: Path) -> None:
@@ -110,14 +102,14 @@ def test_a_gap_before_the_start_is_known(tmp_path: Path, kept: list[Snapshot]) -
     (segment,) = segments(folder)
     os.utime(segment, (DEMO[29].time, DEMO[29].time))
     archived(folder, kept)
-    recording = joined(memory(LATER), lambda: FoundArchive(Archive(folder)))
+    recording = joined(recorded(LATER), lambda: FoundArchive(Archive(folder)))
     _ = recording.first
     assert recording.gaps == [(DEMO[29].time, LATER[0].time)]
     assert recording.step(DEMO[29].time, 1) == LATER[0].time
 
 
 def test_without_an_archive_it_is_the_recording_of_this_run() -> None:
-    recent = memory(DEMO[:10])
+    recent = recorded(DEMO[:10])
     recording = joined(recent, lambda: FoundArchive(note="No history is kept."))
     assert (recording.first, recording.last) == (recent.first, recent.last)
     assert recording.step(DEMO[5].time, -20) == DEMO[0].time
@@ -133,7 +125,7 @@ def test_an_archive_on_a_disk_that_hangs_holds_nobody_up() -> None:
         hanging.wait()
         return FoundArchive()
 
-    recording = JoinedRecording(memory(DEMO[:10]), find, states)
+    recording = JoinedRecording(recorded(DEMO[:10]), find, states)
     try:
         assert recording.first == DEMO[0].time
         assert recording.at(0.0) == DEMO[0]
@@ -143,7 +135,7 @@ def test_an_archive_on_a_disk_that_hangs_holds_nobody_up() -> None:
 
 
 def test_nothing_is_read_before_somebody_goes_back() -> None:
-    recent = memory(DEMO[:10])
+    recent = recorded(DEMO[:10])
     asked: list[int] = []
 
     def find() -> FoundArchive:

@@ -24,7 +24,7 @@ from tests.recording.test_as_of import Answers, ask, assert_same
 from tests.recordings import ListTape, WatchedTape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from gpumon.model.snapshot import Snapshot
 
@@ -170,14 +170,6 @@ def test_snapshot_and_history_belong_together_and_begin_where_the_tape_does(deck
         assert history.started == demo()[0].time
 
 
-def bursts(spacing: float) -> Iterable[Snapshot]:
-    """Three hours of a held card that works for a few seconds every ten minutes."""
-    for number in range(int(3 * HOUR / spacing)):
-        busy = number * spacing % 600 < 4
-        card = gpu(utilization_gpu=90 if busy else 0)
-        yield snapshot(NOON + number * spacing, card, processes=(process(),))
-
-
 def since(history: History) -> tuple[float, bool]:
     """Since when, after noon, the GPU has been idle, and whether that was seen to begin."""
     interval = known(history.interval("GPU-0", "idle"))
@@ -186,7 +178,16 @@ def since(history: History) -> tuple[float, bool]:
 
 @pytest.mark.slow
 def test_short_work_of_an_hour_ago_is_found() -> None:
-    seen, moment = list(bursts(1.0)), NOON + HOUR + 590
+    """A held GPU works for a few seconds every ten minutes."""
+    seen = [
+        snapshot(
+            NOON + second,
+            gpu(utilization_gpu=90 if second % 600 < 4 else 0),
+            processes=(process(),),
+        )
+        for second in range(int(3 * HOUR))
+    ]
+    moment = NOON + HOUR + 590
     was = history_of(shown for shown in seen if shown.time <= moment)
     _, now = deck_of(seen).go(moment)
     assert since(now) == since(was)
@@ -325,6 +326,7 @@ def test_an_empty_tape_fails_with_what_to_do() -> None:
     player = Player(ListTape(), History(conditions()))
     assert failing(player).wait(PATIENCE)
     assert isinstance(player.collector.failure, SourceError)
+    assert "no samples yet" in str(player.collector.failure)
     assert player.moment is None
     player.collector.stop()
 

@@ -50,20 +50,12 @@ class Replay:
         self.clock.now += 30.0
 
 
-def test_it_is_a_source_and_says_what_it_is() -> None:
-    source: Source = Replay().source
+def test_it_is_a_source_that_begins_at_the_newest_moment_unless_told() -> None:
+    source: Source = Replay(None).source
+    assert source.sample().time == NOON + 60
     assert source.sample().source == "replay"
     assert source.current_call is None
     assert source.driver_seconds == 0.0
-
-
-def test_it_begins_at_the_newest_moment_unless_told() -> None:
-    assert Replay(None).sampled() == 60
-
-
-def test_an_empty_tape_does_not_open() -> None:
-    with pytest.raises(SourceError, match="no samples yet"):
-        ReplaySource(WatchedTape()).open()
 
 
 def test_a_tape_that_cannot_be_read_says_why() -> None:
@@ -176,14 +168,6 @@ def test_what_is_not_read_is_not_played_meanwhile() -> None:
     replay.tape.before.clear()
     replay.clock.now += 1.0
     assert replay.sampled() == 2
-
-
-def test_a_control_during_a_sample_is_not_lost() -> None:
-    replay = Replay(0)
-    replay.tape.before["step"] = lambda: replay.source.seek(NOON + 50)
-    replay.source.step(1)
-    replay.source.sample()
-    assert replay.sampled() == 50
 
 
 def test_steps_that_are_being_taken_are_neither_forgotten_nor_taken_twice() -> None:

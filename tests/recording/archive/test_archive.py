@@ -57,7 +57,9 @@ from tests.recording.archive.archives import (
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+
+    from gpumon.recording.archive import ArchiveLog
 
 
 DEMO = demo_samples(200)
@@ -69,6 +71,14 @@ SEGMENT = "000002-20231114-120000.gpumon"
 def demo(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     """The archive of the demo."""
     return Archive(archived(tmp_path_factory.mktemp("demo"), DEMO))
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[ArchiveLog]:
+    """A writer that has begun."""
+    log = writer(tmp_path)
+    yield log
+    log.close()
 
 
 def test_every_field_of_every_sample_comes_back(demo: Archive) -> None:
@@ -269,9 +279,8 @@ def test_a_file_in_place_of_the_folder_is_said(tmp_path: Path) -> None:
 
 
 def test_a_file_that_may_not_grow_is_followed_by_another_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, log: ArchiveLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = writer(tmp_path)
     log.write({None: plain(0)}, 0)
     real = os.write
     small = segments(tmp_path)[0].stat()
@@ -285,7 +294,6 @@ def test_a_file_that_may_not_grow_is_followed_by_another_one(
     with pytest.raises(OSError, match="too large"):
         log.write({None: plain(1)}, 1)
     log.write({None: plain(2)}, 2)
-    log.close()
     assert list(Archive(tmp_path).samples(0, NOON * 2)) == [plain(0), plain(2)]
 
 
@@ -304,8 +312,9 @@ def test_a_folder_that_is_gone_is_said(tmp_path: Path) -> None:
         _ = archive.first
 
 
-def test_it_follows_its_writer_after_its_newest_file_was_removed(tmp_path: Path) -> None:
-    log = writer(tmp_path)
+def test_it_follows_its_writer_after_its_newest_file_was_removed(
+    tmp_path: Path, log: ArchiveLog
+) -> None:
     archive = Archive(tmp_path, refresh_seconds=0.0)
     for number in (0, 1, HOUR + 5, HOUR + 6):
         log.write({None: plain(number)}, number)
@@ -314,7 +323,6 @@ def test_it_follows_its_writer_after_its_newest_file_was_removed(tmp_path: Path)
     assert archive.last == NOON + 1
     log.write({None: plain(HOUR + 7)}, HOUR + 7)
     assert archive.last == NOON + HOUR + 7
-    log.close()
 
 
 def test_a_file_whose_header_is_written_after_a_look_is_used(tmp_path: Path) -> None:
@@ -327,14 +335,12 @@ def test_a_file_whose_header_is_written_after_a_look_is_used(tmp_path: Path) -> 
     assert archive.first == DEMO[0].time
 
 
-def test_accidents_of_events_move_with_the_clock(tmp_path: Path) -> None:
+def test_accidents_of_events_move_with_the_clock(tmp_path: Path, log: ArchiveLog) -> None:
     accident = Accident(NOON + 1, AccidentKind.RESET, "GPU-0")
-    log = writer(tmp_path)
     for number in range(4):
         seen = replace(plain(number), accidents=(accident,) if number > 1 else ())
         log.write({None: seen}, number)
     log.write({None: plain(4 - 7200)}, 4)
-    log.close()
     archive = Archive(tmp_path)
     (event,) = events_of(archive)
     accident = known(event.accident)
@@ -398,9 +404,8 @@ def test_days_that_are_over_go(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_loses_whole_samples_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, log: ArchiveLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = writer(tmp_path)
     real, full = os.write, False
 
     def write(descriptor: int, data: bytes) -> int:
@@ -420,7 +425,6 @@ def test_a_full_disk_loses_whole_samples_only(
             assert full
         else:
             kept.append(sample)
-    log.close()
     archive = Archive(tmp_path)
     assert kept == [*DEMO[:10], *DEMO[20:40]]
     assert samples_of(archive) == kept
@@ -491,16 +495,14 @@ def test_hours_of_another_version_share_what_reads_them(tmp_path: Path) -> None:
 # Events
 
 
-def test_no_number_of_processes_crowds_accidents_out(tmp_path: Path) -> None:
+def test_no_number_of_processes_crowds_accidents_out(tmp_path: Path, log: ArchiveLog) -> None:
     """2000 events of an hour are written, and the newest 5000 are known."""
     accidents = [Accident(NOON + at, AccidentKind.RESET, "GPU-0") for at in (1, 30, HOUR + 5)]
-    log = writer(tmp_path)
     for second in (hour + at for hour in range(0, 4 * HOUR, HOUR) for at in (0, 1, 5, 30)):
         seen = tuple([accident for accident in accidents if accident.time <= NOON + second])
         crowd = tuple([process(2000 * second + number) for number in range(1100)])
         listed = snapshot(NOON, processes=crowd, processes_at=NOON + second)
         log.write({None: replace(listed, time=NOON + second, accidents=seen)}, second)
-    log.close()
     found = events_of(Archive(tmp_path))
     assert [event.accident for event in found if event.accident] == accidents
     assert 5000 <= len(found) <= 5000 + len(accidents)
@@ -522,15 +524,9 @@ def test_who_may_not_read_it_is_told_so(tmp_path: Path, monkeypatch: pytest.Monk
             parent.chmod(0o755)
     monkeypatch.setattr("gpumon.recording.archive.places.SERVICE_FOLDER", folder)
     monkeypatch.setenv("XDG_STATE_HOME", "/nonexistent")
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.setuid(65534)
-        os.write(write, find_archive("ada").note.encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as said:
-        assert said.read() == (
-            f"You may not read the history in {folder}: only members of its group may."
-        )
-    os.waitpid(child, 0)
+    os.seteuid(65534)
+    try:
+        note = find_archive("ada").note
+    finally:
+        os.seteuid(0)
+    assert note == f"You may not read the history in {folder}: only members of its group may."

@@ -15,6 +15,7 @@ from gpumon.model.time_shift import TimeShift
 from gpumon.recording.opening import open_recording
 from gpumon.recording.recording import RecordingError
 from gpumon.report.output import print_report
+from tests.known import known
 from tests.recording.archive.archives import archived, demo_samples, intervals, segments, states
 from tests.recording.deck import Deck
 
@@ -70,7 +71,7 @@ def test_it_is_played_with_its_states(folder: Path, samples: Sequence[Snapshot])
 
 def test_its_gaps_are_known(folder: Path, samples: Sequence[Snapshot]) -> None:
     with closing(open_recording(folder)) as recording:
-        assert recording.first is not None
+        _ = recording.first
         [(begin, end)] = recording.gaps
         assert end == samples[60].time
         assert begin < end - 3600
@@ -90,8 +91,7 @@ def test_what_is_damaged_is_said(tmp_path: Path, folder: Path) -> None:
     path.write_bytes(data)
     with closing(open_recording(copy)) as recording:
         assert recording.damage == ""
-        assert recording.first is not None
-        assert recording.at(recording.first + 50) is not None
+        assert recording.at(known(recording.first) + 50) is not None
         assert recording.damage == "A part of the history is damaged, and left out."
 
 
@@ -139,14 +139,11 @@ def test_a_folder_that_may_not_be_read_is_one_sentence(tmp_path: Path) -> None:
         folder.chmod(0o700)
 
 
-def test_a_folder_without_a_history_is_one_sentence(tmp_path: Path) -> None:
+def test_what_is_no_history_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "lock").touch()
+    os.mkfifo(tmp_path / "pipe.gpumon")
     with pytest.raises(RecordingError, match="is a directory without a history: name"):
         open_recording(tmp_path)
-
-
-def test_a_pipe_does_not_block(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe.gpumon")
     with pytest.raises(RecordingError, match="is no ordinary file"):
         open_recording(tmp_path / "pipe.gpumon")
 

@@ -6,17 +6,15 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from msgspec.structs import replace
 
 from gpumon.recording.archive import Archive
-from tests.build import NOON, gpu, snapshot
-from tests.recording.archive.archives import samples_of, segments, writer
+from tests.build import NOON
+from tests.recording.archive.archives import plain, samples_of, segments, writer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from gpumon.model.snapshot import Snapshot
 
 DAY, YEAR = 86400, 365 * 86400
 
@@ -25,13 +23,9 @@ def run(folder: Path, *times: float) -> None:
     """One run of the writer with samples at these times, and files that were written then."""
     log = writer(folder)
     for number, time in enumerate(times):
-        log.write({None: at(time)}, number * 60)
+        log.write({None: plain(time - NOON, int(time) % 1000)}, number * 60)
         os.utime(segments(folder)[-1], (time, time))
     log.close()
-
-
-def at(time: float) -> Snapshot:
-    return replace(snapshot(0, gpu(memory_used=int(time) % 1000)), time=time)
 
 
 def times_and_values(folder: Path) -> Iterable[tuple[float, int]]:

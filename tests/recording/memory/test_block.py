@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from enum import Enum
+from functools import cache
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
@@ -58,6 +59,7 @@ PLAIN: dict[object, st.SearchStrategy[Any]] = {
 }
 
 
+@cache
 def values(hint: Any) -> st.SearchStrategy[Any]:
     """Values of a declared type of the model."""
     kind, inner = get_origin(hint), get_args(hint)
@@ -74,17 +76,26 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     return st.sampled_from(hint) if issubclass(hint, Enum) else structs(hint)
 
 
+hints_of = cache(get_type_hints)
+
+
 @st.composite
 def structs(draw: st.DrawFn, kind: type[Struct]) -> Any:
     """A struct in which a few of its fields are not as by default."""
-    hints = get_type_hints(kind)
+    hints = hints_of(kind)
     needed = [field.name for field in fields(kind) if field.required]
     others = sorted(set(kind.__struct_fields__) - set(needed))
-    chosen = draw(st.lists(st.sampled_from(others), max_size=5, unique=True)) if others else []
+    chosen = draw(st.lists(st.sampled_from(others), max_size=8, unique=True)) if others else []
     return kind(**{name: draw(values(hints[name])) for name in (*needed, *chosen)})
 
 
-SNAPSHOTS = st.builds(replace, structs(Snapshot), time=st.floats(NOON, NOON + 100))
+SNAPSHOTS = st.builds(
+    replace,
+    structs(Snapshot),
+    time=st.floats(NOON, NOON + 100),
+    gpus=st.lists(structs(Gpu), min_size=1, max_size=3).map(tuple),
+    processes=st.lists(structs(GpuProcess), max_size=2).map(tuple),
+)
 
 
 @pytest.mark.slow

@@ -11,9 +11,9 @@ from gpumon.model.processes import GpuProcess, ProcessId
 from gpumon.model.snapshot import Gpu, GpuStatus, Snapshot, Trouble, Unknown
 from gpumon.recording.accidents import recorded_accidents, recorded_report
 from gpumon.recording.memory.event_finder import HYSTERESIS, EventFinder, events_between
-from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.recording import Event, EventKind
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.recording.deck import recorded
 
 SHARE = 0.05
 
@@ -108,51 +108,42 @@ XID_79 = gpu(xid=79, xid_at=NOON)
 LOST = gpu(status=GpuStatus.LOST)
 WAITING = gpu(status=GpuStatus.RESET_REQUIRED)
 NO_ACTION, TO_RESET = gpu(recovery_action="None"), gpu(recovery_action="Reset")
-HOT, BRAKED = gpu(clock_event_reasons=0x40), gpu(clock_event_reasons=0x48)
+ASKS_FOR_RESET = "requests the recovery action: Reset"
 ROOMY, FULL = gpu(memory_free=4 * GIB), gpu(memory_free=4 * GIB - 1)
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "kind", "says"),
+    ("before", "after", "says"),
     [
-        (gpu(), XID_79, EventKind.ERROR, "reported XID 79"),
-        (gpu(xid=31, xid_at=NOON), XID_79, EventKind.ERROR, "reported XID 79"),
-        (XID_79, replace(XID_79, xid_at=NOON + 1), EventKind.ERROR, "reported XID 79"),
-        (gpu(), LOST, EventKind.ERROR, "is lost"),
-        (LOST, WAITING, EventKind.ERROR, "requires reset"),
-        (gpu(), TO_RESET, EventKind.ERROR, "requests the recovery action: Reset"),
-        (NO_ACTION, TO_RESET, EventKind.ERROR, "requests the recovery action: Reset"),
-        (ROOMY, FULL, EventKind.FULL, "memory full: 4.0 of 80.0 GiB free"),
+        pytest.param(gpu(), XID_79, "reported XID 79", id="an XID"),
+        pytest.param(gpu(xid=31, xid_at=NOON), XID_79, "reported XID 79", id="another XID"),
+        pytest.param(XID_79, replace(XID_79, xid_at=NOON + 1), "reported XID 79", id="it again"),
+        pytest.param(XID_79, XID_79, None, id="the same XID"),
+        pytest.param(XID_79, gpu(), None, id="no XID any more"),
+        pytest.param(gpu(), gpu(status=GpuStatus.NO_ANSWER), None, id="no answer"),
+        pytest.param(gpu(), LOST, "is lost", id="lost"),
+        pytest.param(LOST, LOST, None, id="still lost"),
+        pytest.param(LOST, gpu(), None, id="back after it was lost"),
+        pytest.param(LOST, WAITING, "requires reset", id="requires reset"),
+        pytest.param(WAITING, gpu(), None, id="back after a reset"),
+        pytest.param(gpu(), TO_RESET, ASKS_FOR_RESET, id="to be reset"),
+        pytest.param(NO_ACTION, TO_RESET, ASKS_FOR_RESET, id="to be reset, after none"),
+        pytest.param(TO_RESET, TO_RESET, None, id="still to be reset"),
+        pytest.param(TO_RESET, NO_ACTION, None, id="no more to be reset"),
     ],
 )
-def test_what_begins_on_a_gpu_is_an_event(
-    before: Gpu, after: Gpu, kind: EventKind, says: str
-) -> None:
-    assert of_gpu(before, after) == [(kind, f"GPU 0 {says}")]
+def test_what_breaks_on_a_gpu_is_one_error(before: Gpu, after: Gpu, says: str | None) -> None:
+    expected = [] if says is None else [(EventKind.ERROR, f"GPU 0 {says}")]
+    assert of_gpu(before, after) == expected
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        pytest.param(XID_79, XID_79, id="the same XID"),
-        pytest.param(XID_79, gpu(), id="no XID any more"),
-        pytest.param(gpu(), gpu(status=GpuStatus.NO_ANSWER), id="no answer"),
-        pytest.param(LOST, LOST, id="still lost"),
-        pytest.param(LOST, gpu(), id="back after it was lost"),
-        pytest.param(WAITING, gpu(), id="back after a reset"),
-        pytest.param(TO_RESET, TO_RESET, id="still to be reset"),
-        pytest.param(TO_RESET, NO_ACTION, id="no more to be reset"),
-        pytest.param(HOT, BRAKED, id="another reason to be throttled"),
-        pytest.param(FULL, FULL, id="still full"),
-        pytest.param(FULL, ROOMY, id="no more full"),
-        pytest.param(
-            *(replace(each, memory_unified=True) for each in (ROOMY, FULL)),
-            id="full memory that is the machine's",
-        ),
-    ],
-)
-def test_what_goes_on_or_ends_on_a_gpu_is_no_event(before: Gpu, after: Gpu) -> None:
-    assert of_gpu(before, after) == []
+def test_memory_becomes_full_below_its_share_of_free_memory() -> None:
+    told = [(EventKind.FULL, "GPU 0 memory full: 4.0 of 80.0 GiB free")]
+
+    assert of_gpu(ROOMY, FULL) == told
+    assert of_gpu(FULL, FULL) == of_gpu(FULL, ROOMY) == []
+    of_machine = [replace(each, memory_unified=True) for each in (ROOMY, FULL)]
+    assert of_gpu(*of_machine) == []
 
 
 def test_throttling_begins_with_a_harmful_reason_alone() -> None:
@@ -161,6 +152,7 @@ def test_throttling_begins_with_a_harmful_reason_alone() -> None:
         told = [(EventKind.THROTTLED, f"GPU 0 throttled: {name}")] if harmful else []
         assert of_gpu(gpu(), gpu(clock_event_reasons=bit)) == told
         assert of_gpu(gpu(clock_event_reasons=bit), gpu()) == []
+    assert of_gpu(gpu(clock_event_reasons=0x40), gpu(clock_event_reasons=0x48)) == []
     assert {name for bit, name in CLOCK_EVENT_REASONS.items() if bit & HARMFUL_CLOCK_EVENTS} == {
         "HW slowdown",
         "SW thermal",
@@ -280,11 +272,10 @@ def test_accidents_from_before_the_recording_are_no_events() -> None:
 
 def test_a_line_that_came_after_the_event_of_the_driver_says_whose_it_was() -> None:
     event = replace(XID_31, pid=None, process_name=None)
-    recording = MemoryRecording(SHARE)
-    recording.add(LISTED)
-    for second, accident in ((2, event), (3, replace(XID_31, time=NOON + 1, text="Ch 8"))):
-        taken = replace(with_accidents(second, accident), processes=LISTED.processes)
-        recording.add(replace(taken, gpus=(gpu(xid=31, xid_at=event.time),)))
+    line = replace(XID_31, time=NOON + 1, text="Ch 8")
+    broken, listed = (gpu(xid=31, xid_at=event.time),), LISTED.processes
+    taken = [with_accidents(2, event), with_accidents(3, line)]
+    recording = recorded([LISTED, *(replace(it, gpus=broken, processes=listed) for it in taken)])
 
     assert len(recording.events(NOON, NOON + 3)) == 1
     (found,) = recorded_accidents(recording, 10)

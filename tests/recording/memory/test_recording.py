@@ -20,7 +20,6 @@ from gpumon.recording import history
 from gpumon.recording.memory.recording import (
     ACCIDENT_MARKS_KEPT,
     MARKS_KEPT,
-    MOST_BYTES,
     STEP,
     MemoryRecording,
 )
@@ -28,21 +27,13 @@ from gpumon.recording.recording import EventKind
 from tests.build import NOON, gpu, process, snapshot
 from tests.known import known
 from tests.recording.archive.archives import every
+from tests.recording.deck import recorded
 from tests.recordings import ListTape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from gpumon.recording.recording import Recording
 
 SHARE = 0.05
-
-
-def filled(snapshots: Iterable[Snapshot], most_bytes: int = MOST_BYTES) -> MemoryRecording:
-    tape = MemoryRecording(SHARE, most_bytes)
-    for one in snapshots:
-        tape.add(one)
-    return tape
 
 
 def everything(tape: Recording) -> list[Snapshot]:
@@ -62,11 +53,7 @@ def changing(number: int, spacing: float = 1.0) -> Snapshot:
 def crowd(number: int, count: int = 2000, cards: int = 64, words: int = 0) -> Snapshot:
     """A large machine of which all changes, with nobody there who was there before.
 
-    Args:
-        number: Which snapshot of it.
-        count: How many processes.
-        cards: How many cards.
-        words: How many words of 128 characters each command line has besides.
+    Each command line has so many words of 128 characters besides.
     """
     dice = random.Random(number)
     listed = tuple(
@@ -86,7 +73,7 @@ def crowd(number: int, count: int = 2000, cards: int = 64, words: int = 0) -> Sn
 @pytest.mark.slow
 def test_a_tape_of_hours_gives_back_what_it_was_given() -> None:
     given = {one.time: one for one in map(changing, range(3 * 3600))}
-    tape = filled(given.values())
+    tape = recorded(given.values())
 
     kept = everything(tape)
     assert len(kept) > 6000
@@ -95,7 +82,7 @@ def test_a_tape_of_hours_gives_back_what_it_was_given() -> None:
 
 
 def test_further_back_it_is_coarser_and_nowhere_has_holes() -> None:
-    tape = filled(snapshot(NOON + number) for number in range(3 * 3600))
+    tape = recorded(snapshot(NOON + number) for number in range(3 * 3600))
 
     times = [one.time for one in everything(tape)]
     assert times[0] == NOON
@@ -110,7 +97,7 @@ def test_further_back_it_is_coarser_and_nowhere_has_holes() -> None:
 def test_the_demo_comes_back_with_its_places_and_holders() -> None:
     source = DemoSource()
     given = [*source.past(), source.sample()]
-    tape = filled(given)
+    tape = recorded(given)
 
     for one in given[:: len(given) // 50]:
         assert tape.at(one.time) == one
@@ -118,14 +105,14 @@ def test_the_demo_comes_back_with_its_places_and_holders() -> None:
 
 
 def test_the_same_moment_gives_the_same_object() -> None:
-    tape = filled(map(changing, range(4000)))
+    tape = recorded(map(changing, range(4000)))
     assert tape.at(NOON + 5) is tape.at(NOON + 5.5)
     assert tape.at(NOON + 3999) is tape.at(NOON + 3999)
 
 
 def test_snapshots_of_one_list_share_it_when_they_come_back() -> None:
     listed = tuple(map(process, range(1, 100)))
-    tape = filled(
+    tape = recorded(
         snapshot(NOON + number / 10, processes=listed, processes_at=NOON) for number in range(5000)
     )
 
@@ -142,7 +129,7 @@ def test_a_machine_without_cards_is_remembered_as_it_was() -> None:
         else changing(number)
         for number in range(3000)
     ]
-    tape = filled(given)
+    tape = recorded(given)
 
     assert everything(tape) == given
     assert list(tape.events(0, math.inf)) == []
@@ -165,7 +152,7 @@ def test_it_answers_as_a_tape_that_keeps_everything(
         snapshot(NOON + seconds, processes=(process(visitor),))
         for seconds, visitor in zip(accumulate(spacings), visitors, strict=False)
     ]
-    tape, whole = filled(given), ListTape(given, SHARE)
+    tape, whole = recorded(given), ListTape(given, SHARE)
 
     assert (tape.first, tape.last) == (whole.first, whole.last)
     for seconds, samples in asked:
@@ -184,7 +171,7 @@ def test_it_answers_as_a_tape_that_keeps_everything(
 
 
 def test_many_hours_are_thinned_evenly_to_about_as_many_as_asked_for() -> None:
-    tape = filled(snapshot(NOON + number) for number in range(4 * 3600))
+    tape = recorded(snapshot(NOON + number) for number in range(4 * 3600))
 
     for hours in (0.5, 1, 2, 4):
         end = NOON + 4 * 3600 - 1
@@ -201,7 +188,7 @@ def test_what_happened_is_seen_at_its_moment_where_all_else_is_coarse() -> None:
         here = (process(number // 1000 + 1),) if 500 <= number % 1000 < 503 else ()
         return snapshot(NOON + number, processes=here)
 
-    tape = filled(map(visited, range(3 * 3600)))
+    tape = recorded(map(visited, range(3 * 3600)))
 
     marks = tape.events(NOON, math.inf)
     assert [mark.time - NOON for mark in marks[:4]] == [500, 503, 1500, 1503]
@@ -215,7 +202,7 @@ def test_what_happened_is_seen_at_its_moment_where_all_else_is_coarse() -> None:
 
 
 def test_the_newest_marks_are_kept_and_found() -> None:
-    tape = filled(
+    tape = recorded(
         snapshot(NOON + number, gpu(xid=31, xid_at=NOON + number)) for number in range(7000)
     )
 
@@ -234,7 +221,7 @@ def test_other_marks_do_not_crowd_out_accidents() -> None:
         then = snapshot(NOON + number, gpu(xid=31, xid_at=NOON + number))
         return replace(then, accidents=accidents)
 
-    tape = filled(at(number) for number in range(7000))
+    tape = recorded(at(number) for number in range(7000))
     marks = tape.events(-math.inf, math.inf)
     assert len(marks) == MARKS_KEPT + ACCIDENT_MARKS_KEPT
     older = marks[:ACCIDENT_MARKS_KEPT]
@@ -261,7 +248,7 @@ def test_the_order_outlasts_a_clock_that_jumps(jumps: list[float]) -> None:
         card = gpu(sampled_at=time - 0.25)
         there = (process(number + 1),)
         given.append(snapshot(time, card, processes=there, processes_at=NOON + number))
-    tape = filled(given)
+    tape = recorded(given)
 
     kept = everything(tape)
     assert len(kept) == len(given)
@@ -317,7 +304,7 @@ def test_a_hostile_machine_stays_within_the_bound(
 
 
 def test_where_much_changes_older_times_are_given_up_first() -> None:
-    tape = filled((crowd(number, 250) for number in range(60)), 2**18)
+    tape = recorded((crowd(number, 250) for number in range(60)), 2**18)
 
     assert tape.last == NOON + 59
     assert tape.at(NOON + 59) == crowd(59, 250)

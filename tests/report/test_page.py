@@ -6,17 +6,16 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from gpumon.cli import main
 from gpumon.report.figures import BY, SCHEMA, figures_of
 from gpumon.report.table import COLUMNS
+from gpumon.report.window import parse_span
 from tests.build import NOON, process, snapshot
+from tests.command import run_here
 from tests.report.logs import report, write_log
 from tests.report.page import PAGE, with_table
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 TEXT = PAGE.read_text(encoding="utf-8")
 
@@ -39,11 +38,8 @@ def test_the_page_explains_every_key_and_no_other(tmp_path: Path) -> None:
         assert set(told["total"]) < set(told["lines"][0])
 
 
-def test_every_heading_of_the_table_is_explained_on_the_page_and_in_the_help(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert main(["report", "--help"]) == 0
-    helped = capsys.readouterr().out.partition("headings of the table:")[2]
+def test_every_heading_of_the_table_is_explained_on_the_page_and_in_the_help() -> None:
+    helped = run_here("report", "--help").stdout.partition("headings of the table:")[2]
     for by in BY:
         told = {name for one in figures_of(by) for name in one.heading.split(", ") if name}
         there = {column.heading for column in COLUMNS if by in column.by} | {"HOST"}
@@ -54,8 +50,6 @@ def test_every_heading_of_the_table_is_explained_on_the_page_and_in_the_help(
 
 
 def test_every_time_of_the_page_is_read() -> None:
-    from gpumon.report.window import parse_span
-
     table = TEXT.partition("## Times")[2].partition("## How")[0]
     for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE):
         for form in re.findall(r"`([^`]+)`", row):

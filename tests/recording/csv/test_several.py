@@ -24,6 +24,7 @@ from tests.recording.csv.reading import (
     opened,
     pack,
     read_whole,
+    sample_at,
     times_of,
     write_log,
 )
@@ -156,9 +157,9 @@ def test_a_log_of_one_machine_knows_its_name_and_nvidia_smi_does_not(tmp_path: P
     path = write_log(tmp_path / "run.csv", [of_host("gpu-01", second) for second in range(20)])
     with opened(path) as tape, opened(path, "gpu-01.example") as named:
         assert times_of(tape) == times_of(named)
-        # Its list of processes names no host.
-        found = known(named.at(NOON + 10))
-        assert_read_back(found, of_host("gpu-01", 10))
+    # Its list of processes names no host.
+    found = sample_at(path, NOON + 10, "gpu-01.example")
+    assert_read_back(found, of_host("gpu-01", 10))
     with pytest.raises(RecordingError, match=r"no sample of box: it has gpu-01\.example\."):
         open_log(path, "box")
 

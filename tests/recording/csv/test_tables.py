@@ -192,16 +192,6 @@ def test_a_last_line_without_an_end_is_no_row(tmp_path: Path) -> None:
         assert list(rows(path, WANTED)) == expected(range(10))[:-1]
 
 
-@pytest.mark.parametrize("processes", [False, True])
-def test_what_is_no_such_file_gets_a_sentence(tmp_path: Path, processes: bool) -> None:
-    path = tmp_path / "run.csv"
-    path.write_text("name,age\nann,7\n")
-    with pytest.raises(RecordingError, match="expected headings such as timestamp"):
-        list(rows(path, (), processes=processes))
-    with pytest.raises(RecordingError, match="There is no log at"):
-        list(rows(tmp_path / "none.csv", (), processes=processes))
-
-
 def test_every_column_of_the_log_is_known() -> None:
     for columns, processes in ((GPU_COLUMNS, False), (PROCESS_COLUMNS, True)):
         for column in columns:

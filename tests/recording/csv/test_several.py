@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,6 +46,12 @@ def as_host(host: str, taken: Snapshot) -> Snapshot:
     return replace(taken, host=replace(taken.host, name=host))
 
 
+def assert_replayed(path: Path, host: str | None, seconds: list[int], name: str = "") -> None:
+    """Check that a log has a host's samples of these seconds, and no others."""
+    with opened(path, host) as tape:
+        assert_is(tape, name or host or "", seconds)
+
+
 def assert_is(tape: CsvRecording, host: str, seconds: list[int]) -> None:
     """Check that a recording has a host's samples of these seconds, and no others."""
     assert [round(time - NOON) for time in times_of(tape)] == seconds
@@ -53,17 +60,12 @@ def assert_is(tape: CsvRecording, host: str, seconds: list[int]) -> None:
         assert_read_back(found, as_host(host, of_host(host, second)))
 
 
-def assert_replayed(path: Path, host: str | None, seconds: list[int], name: str = "") -> None:
-    """Check that a log has a host's samples of these seconds, and no others."""
-    with opened(path, host) as tape:
-        assert_is(tape, name or host or "", seconds)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("host", ["gpu-01", "gpu-02", "gpu-1"])
 def test_each_host_is_replayed_as_from_a_log_of_its_own(tmp_path: Path, host: str) -> None:
     path = write_several(tmp_path / "run.csv", ticks(ALWAYS, LONG))
-    assert_replayed(path, host, [*LONG])
+    with closing(open_log(path, host)) as tape:
+        assert_is(tape, host, [*LONG])
 
 
 def test_a_name_that_ends_as_another_one_is_another_host(tmp_path: Path) -> None:
@@ -173,7 +175,7 @@ def test_damage_to_one_host_leaves_the_others_whole(tmp_path: Path) -> None:
     path.write_bytes(b"\n".join(lines))
     for host in ("gpu-01", "gpu-1"):
         assert_replayed(path, host, [*range(60)])
-    with opened(path, "gpu-02") as tape:
+    with closing(open_log(path, "gpu-02")) as tape:
         assert times_of(tape)
         read_whole(tape)
 

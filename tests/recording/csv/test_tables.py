@@ -198,7 +198,10 @@ def test_every_column_of_the_log_is_known() -> None:
             assert column_name(column.name, processes=processes) == column.name
 
 
-@given(command=st.lists(st.text(st.characters(exclude_categories=["C", "M", "Z"])), max_size=6))
+VISIBLE = st.characters(exclude_categories=["C", "M", "Z"]) | st.sampled_from(" \"'$=-+@\\")
+
+
+@given(command=st.lists(st.text(VISIBLE), max_size=6))
 def test_a_command_comes_back_as_its_arguments(command: list[str]) -> None:
     written = quoted_cell(command)
     read = written and readable_column("command", processes=True).parse(written)

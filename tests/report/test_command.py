@@ -260,8 +260,7 @@ def test_what_is_unknown_is_open_and_never_nought(log: LogOf) -> None:
 
 def test_the_values_of_a_card_that_hangs_do_not_count_on(tmp_path: Path) -> None:
     samples = [
-        (changed(one, 0, sampled_at=NOON + min(second, 300)), second)
-        for one, second in busy(range(0, 600, 10))
+        (changed(one, 0, sampled_at=NOON + min(at, 300)), at) for one, at in busy(TEN_MINUTES)
     ]
     [line] = report(write_log(tmp_path / "a.csv", samples))["lines"]
     assert line["utilization_known"] == pytest.approx(330 / 590, abs=0.02)
@@ -286,9 +285,9 @@ SMI = "timestamp, index, uuid, name, utilization.gpu [%], memory.used [MiB], pow
 def smi(tmp_path: Path) -> Path:
     path = tmp_path / "smi.log"
     rows = [
-        f"2025/10/09 10:{second // 60:02d}:{second % 60:02d}.{card}00, {card}, GPU-{card}, "
-        f"NVIDIA A100, {card * 100} %, 4000 MiB, 360.00 W\n"
-        for second in range(0, 1810, 10)
+        f"2025/10/09 10:{at // 60:02}:{at % 60:02}.{card}00, {card}, GPU-{card}, NVIDIA A100,"
+        f" {card * 100} %, 4000 MiB, 360.00 W\n"
+        for at in range(0, 1810, 10)
         for card in range(2)
     ]
     path.write_text(SMI + "".join(rows))

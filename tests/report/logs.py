@@ -72,23 +72,21 @@ def eventful_night(start: float) -> Iterator[Sample]:
         clock.now = start + second
         yield source.sample(), float(second)
     counted = {card.uuid: card.energy or 0.0 for card in source.sample().gpus}
+    began = start + 3600
     for number in range(1000):
         elapsed = 5.0 * number
-        clock.now = start + 3600 + elapsed
+        clock.now = began + elapsed
         taken = _reloaded(source.sample(), counted)
-        if 100 <= number < 200:
-            taken = changed(taken, 4, energy=None, power_draw=None)
-        if number % 3 == 0:
-            taken = changed(taken, 1, utilization_gpu=None, memory_used=None)
-        if 300 <= number < 350:
-            taken = changed(taken, 3, energy=None)
-        if number >= 400:
-            taken = changed(taken, 5, xid=31, xid_at=start + 3600 + 2000.0)
-        if number >= 500:
-            taken = changed(taken, 5, xid=79, xid_at=start + 3600 + 2500.0)
-        if 600 <= number < 620:
-            taken = changed(taken, 0, clock_event_reasons=0x88)
-        taken = changed(taken, 2, ecc_uncorrected_volatile=number // 300)
+        for holds, index, values in (
+            (100 <= number < 200, 4, {"energy": None, "power_draw": None}),
+            (number % 3 == 0, 1, {"utilization_gpu": None, "memory_used": None}),
+            (300 <= number < 350, 3, {"energy": None}),
+            (number >= 400, 5, {"xid": 31, "xid_at": began + 2000.0}),
+            (number >= 500, 5, {"xid": 79, "xid_at": began + 2500.0}),
+            (600 <= number < 620, 0, {"clock_event_reasons": 0x88}),
+            (True, 2, {"ecc_uncorrected_volatile": number // 300}),
+        ):
+            taken = changed(taken, index, **values) if holds else taken
         moved = 1200.0 if number >= 700 else 0.0
         yield msgspec.structs.replace(taken, time=clock.now - moved), elapsed
 

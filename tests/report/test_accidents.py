@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from gpumon.cli import main
 from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.recording.archive import Archive
 from gpumon.report.accidents import FIGURES, print_accidents
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.command import run_here
 from tests.recording.archive.archives import archived
 from tests.report.logs import write_log
 
@@ -31,17 +31,15 @@ KILLED = Accident(NOON + 30, AccidentKind.OUT_OF_MEMORY, None, None, 7, "load", 
 def samples() -> list[Snapshot]:
     """Ann's process leaves GPU 0 when it falls off the bus; another stays on GPU 1."""
     hers = replace(
-        process(100, gpus=(0,), started_at=NOON - 7200),
-        name="python",
-        command=("python", "a\x1b[2J.py"),
+        process(started_at=NOON - 7200), name="python", command=("python", "a\x1b[2J.py")
     )
     other = process(200, gpus=(1,), user="bo")
     taken = []
     for second in range(60):
-        accidents = [one for one in (FELL, FOLLOWS, KILLED) if one.time < NOON + second]
         there = (hers, other) if second <= 10 else (other,)
         one = snapshot(NOON + second, gpu(index=0), gpu(index=1), processes=there)
-        taken.append(replace(one, processes_at=one.time, accidents=tuple(accidents)))
+        known = tuple(each for each in (FELL, FOLLOWS, KILLED) if each.time < one.time)
+        taken.append(replace(one, accidents=known))
     return taken
 
 
@@ -59,8 +57,12 @@ def printed(source: dict[str, Any], **options: Any) -> str:
     return out.getvalue()
 
 
+def accidents(source: dict[str, Any], **options: Any) -> list[dict[str, Any]]:
+    return list(json.loads(printed(source, form="json", **options))["accidents"])
+
+
 def test_it_says_whose_it_was_and_what_ended(source: dict[str, Any]) -> None:
-    first, second = json.loads(printed(source, form="json"))["accidents"]
+    first, second = accidents(source)
     assert (first["number"], first["gpu"], first["pid"], first["user"]) == (79, 0, 100, "ann")
     assert (first["present"], first["left"]) == ([100], [100])
     assert first["lost_gpu_hours"] == pytest.approx(2.0, abs=0.05)
@@ -81,15 +83,14 @@ def test_people_read_it_line_by_line(source: dict[str, Any]) -> None:
 
 def test_each_form_has_the_same_keys(source: dict[str, Any]) -> None:
     keys = [one.key for one in FIGURES]
-    assert list(json.loads(printed(source, form="json"))["accidents"][0]) == keys
-    rows = list(csv.DictReader(io.StringIO(printed(source, form="csv"))))
-    assert [list(row) for row in rows] == [keys] * 2
+    rows = list(csv.DictReader(printed(source, form="csv").splitlines()))
+    assert [list(each) for each in (accidents(source)[0], *rows)] == [keys] * 3
     assert rows[1]["number"] == ""
 
 
 def test_only_the_time_and_the_hosts_that_are_wanted(source: dict[str, Any]) -> None:
-    late = json.loads(printed(source, form="json", first="2023-11-14T12:00:20+00:00"))
-    assert [one["pid"] for one in late["accidents"]] == [7]
+    late = accidents(source, first="2023-11-14T12:00:20+00:00")
+    assert [one["pid"] for one in late] == [7]
     assert printed(source, hosts=frozenset({"elsewhere"})) == "No accident is known in that time.\n"
 
 
@@ -102,17 +103,17 @@ class _Unsearched(Archive):
 def test_what_was_not_searched_or_is_damaged_is_said(tmp_path: Path) -> None:
     folder = archived(tmp_path / "history", samples())
     (folder / "000000-20231114-000000.gpumon").write_text("nothing of gpumon's\n")
+    archives = [{"paths": [], "history": kind(folder)} for kind in (Archive, _Unsearched)]
     searched, unsearched = (
-        json.loads(
-            printed({"paths": [], "history": kind(folder)}, form="json", search_seconds=0.0)
-        )["notes"]
-        for kind in (Archive, _Unsearched)
+        json.loads(printed(archive, form="json", search_seconds=0.0))["notes"]
+        for archive in archives
     )
     assert "A part of the history is damaged, and left out." in searched
     assert [note for note in unsearched if "not been searched completely" in note]
 
 
 @pytest.mark.parametrize("name", [["--by", "user"], ["--plot"], ["--price", "1"], ["--job", "3"]])
-def test_what_is_of_usage_is_refused(name: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", "run.csv", "--accidents", *name]) == 2
-    assert f"cannot be used with {name[0]}" in capsys.readouterr().err
+def test_what_is_of_usage_is_refused(name: list[str]) -> None:
+    done = run_here("report", "run.csv", "--accidents", *name)
+    assert done.returncode == 2
+    assert f"cannot be used with {name[0]}" in done.stderr

@@ -671,34 +671,21 @@ def replay_note(path: Path) -> str:
         return log.damage
 
 
-def _half(packed: bytes) -> bytes:
-    return packed[: len(packed) // 2]
-
-
-def _corrupt(packed: bytes) -> bytes:
-    middle = len(packed) // 2
-    return packed[:middle] + bytes(16 * [0xFF]) + packed[middle + 16 :]
-
-
-def _wrong_checksum(packed: bytes) -> bytes:
-    return packed[:-8] + bytes(4) + packed[-4:]
+HARMS: dict[str, Callable[[bytes], bytes]] = {
+    "ends in the middle of its compressed data": lambda packed: packed[: len(packed) // 2],
+    "corrupt": lambda packed: packed[:500] + bytes(16 * [0xFF]) + packed[516:],
+    "its checksum is wrong": lambda packed: packed[:-8] + bytes(4) + packed[-4:],
+    "something else after its compressed data": lambda packed: packed + b"rubbish",
+}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("torn", ["run.csv", "run.processes.csv"])
-@pytest.mark.parametrize(
-    ("harm", "said"),
-    [
-        (_half, "ends in the middle of its compressed data"),
-        (_corrupt, "corrupt"),
-        (_wrong_checksum, "its checksum is wrong"),
-        (lambda packed: packed + b"rubbish", "something else after its compressed data"),
-    ],
-)
-def test_a_damaged_packed_file_is_reported(harm: Any, said: str, torn: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("said", HARMS)
+def test_a_damaged_packed_file_is_reported(said: str, torn: str, tmp_path: Path) -> None:
     path = packed_log(tmp_path, 600)
     harmed = tmp_path / f"{torn}.gz"
-    harmed.write_bytes(harm(harmed.read_bytes()))
+    harmed.write_bytes(HARMS[said](harmed.read_bytes()))
     for by in ("gpu", "user"):
         notes = " ".join(report(path, by=by)["notes"])
         assert f"{torn}.gz " in notes
@@ -713,14 +700,11 @@ def test_members_one_after_the_other_are_one_file_and_zeros_after_it_are_none(
     tmp_path: Path,
 ) -> None:
     path = long_log(tmp_path / "run.csv", 60)
-    for name in ("run.csv", "run.processes.csv"):
-        data = (tmp_path / name).read_bytes()
-        half = len(data) // 2
-        packed = gzip.compress(data[:half]) + gzip.compress(data[half:]) + bytes(512)
-        (tmp_path / f"{name}.gz").write_bytes(packed)
     whole = report(path)
-    (tmp_path / "run.csv").unlink()
-    (tmp_path / "run.processes.csv").unlink()
+    for file in (path, path.with_suffix(".processes.csv")):
+        data, half = file.read_bytes(), file.stat().st_size // 2
+        packed = gzip.compress(data[:half]) + gzip.compress(data[half:]) + bytes(512)
+        pack(file).write_bytes(packed)
     assert report(tmp_path / "run.csv.gz") == whole
     assert replay_note(tmp_path / "run.csv.gz") == ""
 

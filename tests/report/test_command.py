@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 import re
 import resource
@@ -23,14 +24,17 @@ from gpumon.recording.csv.recording import open_log
 from gpumon.recording.playback.replay import ReplaySource
 from gpumon.recording.recording import NO_SAMPLES, RecordingError
 from gpumon.report.curves import GpuCurves
-from gpumon.report.figures import BY
+from gpumon.report.figures import BY, SCHEMA, figures_of
 from gpumon.report.plot import draw
+from gpumon.report.table import COLUMNS
+from gpumon.report.window import parse_span
 from gpumon.text.time_parsing import day_and_time
 from tests import fork_server
 from tests.build import GIB, NOON, gpu, process, snapshot
-from tests.command import GPUMON, run_program
+from tests.command import GPUMON, run_here, run_program
 from tests.recording.csv.reading import change_cells, opened, pack
 from tests.report.logs import changed, lines_of, printed, refused, report, write_log
+from tests.report.page import PAGE, with_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -256,8 +260,7 @@ def test_what_is_unknown_is_open_and_never_nought(log: LogOf) -> None:
 
 def test_the_values_of_a_card_that_hangs_do_not_count_on(tmp_path: Path) -> None:
     samples = [
-        (changed(one, 0, sampled_at=NOON + min(second, 300)), second)
-        for one, second in busy(range(0, 600, 10))
+        (changed(one, 0, sampled_at=NOON + min(at, 300)), at) for one, at in busy(TEN_MINUTES)
     ]
     [line] = report(write_log(tmp_path / "a.csv", samples))["lines"]
     assert line["utilization_known"] == pytest.approx(330 / 590, abs=0.02)
@@ -282,9 +285,9 @@ SMI = "timestamp, index, uuid, name, utilization.gpu [%], memory.used [MiB], pow
 def smi(tmp_path: Path) -> Path:
     path = tmp_path / "smi.log"
     rows = [
-        f"2025/10/09 10:{second // 60:02d}:{second % 60:02d}.{card}00, {card}, GPU-{card}, "
-        f"NVIDIA A100, {card * 100} %, 4000 MiB, 360.00 W\n"
-        for second in range(0, 1810, 10)
+        f"2025/10/09 10:{at // 60:02}:{at % 60:02}.{card}00, {card}, GPU-{card}, NVIDIA A100,"
+        f" {card * 100} %, 4000 MiB, 360.00 W\n"
+        for at in range(0, 1810, 10)
         for card in range(2)
     ]
     path.write_text(SMI + "".join(rows))
@@ -722,3 +725,41 @@ def test_a_gpu_that_a_job_leaves_out_is_counted_for_it(tmp_path: Path) -> None:
     assert line["left_out_kwh"] == pytest.approx(0.18, rel=0.01)
     assert "left_out_hours" not in report(log)["lines"][0]
     assert "LEFT-OUT" in printed(log, by="job", width=250)
+
+
+# ``docs/report.md`` says what the report does.
+
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+def test_the_table_of_the_page_is_that_of_the_figures() -> None:
+    assert with_table(TEXT) == TEXT, "run: python -m tests.report.page"
+
+
+def test_the_page_explains_every_key_and_no_other(log: LogOf) -> None:
+    path = log(range(3))
+    table = TEXT.partition("<!-- keys: report -->\n")[2].partition("\n\n")[0]
+    for by in BY:
+        told = report(path, by=by)
+        assert sorted(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == sorted(told)
+        assert told["schema"] == SCHEMA
+        assert list(told["lines"][0]) == [figure.key for figure in figures_of(by)]
+        assert set(told["total"]) < set(told["lines"][0])
+
+
+def test_every_heading_of_the_table_is_explained_on_the_page_and_in_the_help() -> None:
+    helped = run_here("report", "--help").stdout.partition("headings of the table:")[2]
+    for by in BY:
+        told = {name for one in figures_of(by) for name in one.heading.split(", ") if name}
+        there = {column.heading for column in COLUMNS if by in column.by} | {"HOST"}
+        assert there <= told
+        # What is no abbreviation explains itself.
+        plain = {"HOST", "GPU", "NAME", "USER", "PID", "JOB", "COMMAND", "ERRORS", "FIRST", "LAST"}
+        assert all(re.search(rf"\b{name}(?![\w-])", helped) for name in there - plain)
+
+
+def test_every_time_of_the_page_is_read() -> None:
+    table = TEXT.partition("## Times")[2].partition("## How")[0]
+    for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE):
+        for form in re.findall(r"`([^`]+)`", row):
+            assert math.isfinite(parse_span(form, None, NOON).first)

@@ -91,10 +91,7 @@ def test_jobs_that_are_known_late_are_the_same_in_several_processes(
     hour: Path, late: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def jobs(folder: Path) -> list[dict[str, Any]]:
-        lines: list[dict[str, Any]] = report(history=Archive(folder), by="job", first=FOREVER)[
-            "lines"
-        ]
-        return lines
+        return list(report(history=Archive(folder), by="job", first=FOREVER)["lines"])
 
     expected = jobs(late)
     assert {line["job"] for line in jobs(hour)} & {line["job"] for line in expected}

@@ -25,6 +25,7 @@ from gpumon.report.chosen_job import ChosenJob, chosen_job
 from gpumon.report.figures import figures_of
 from gpumon.report.output import print_report
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.command import run_here
 from tests.known import known
 from tests.recording.csv.several import write_several
 from tests.report.logs import printed, refused, report, write_log
@@ -110,9 +111,9 @@ def test_a_log_of_several_hosts_and_logs_of_each_say_the_same(tmp_path: Path) ->
     ]
     several = write_several(tmp_path / "all.csv", ticks)
     each = [host_log(tmp_path, host, sm) for host, sm in hosts.items()]
-    assert job_report(several) == job_report(*each)
-    assert job_report(several)["lagging"] == []
-    assert job_report(several) == job_report(*reversed(each))
+    found = job_report(several)
+    assert found == job_report(*each) == job_report(*reversed(each))
+    assert found["lagging"] == []
     only = job_report(several, hosts=frozenset({"gpu-02"}))
     assert [line["host"] for line in only["lines"]] == ["gpu-02"]
 
@@ -176,10 +177,16 @@ def test_a_task_whose_name_is_in_the_last_sample_only_has_a_line(tmp_path: Path)
     assert [line["job"] for line in report(*paths, by="job")["lines"]] == ["slurm 91"]
 
 
-def test_the_text_fits_into_a_mail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def text_of(*arguments: str | Path) -> str:
+    """What ``gpumon report --job 88123`` prints."""
+    done = run_here("report", "--job", "88123", *map(str, arguments))
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+def test_the_text_fits_into_a_mail(tmp_path: Path) -> None:
     paths = [host_log(tmp_path, f"gpu-{host:02}", 90 - 10 * (host % 7)) for host in range(16)]
-    assert main(["report", "--job", "88123", "--ascii", *map(str, paths)]) == 0
-    text = capsys.readouterr().out
+    text = text_of("--ascii", *paths)
     lines = text.splitlines()
     assert text.isascii()
     assert len(lines) <= 20
@@ -187,9 +194,7 @@ def test_the_text_fits_into_a_mail(tmp_path: Path, capsys: pytest.CaptureFixture
     assert lines[0].startswith("slurm 88123 of ann  16 hosts  ")
     said = "GPU-hours: 32m allocated, 16m with its processes (50 %), 16m unused"
     assert lines[1] == said
-    assert re.search(
-        r"^8 hosts with more load: --format json and csv have all.$", text, re.MULTILINE
-    )
+    assert "\n8 hosts with more load: --format json and csv have all.\n" in text
     said = "by mean SM of all their GPUs (median 35 %): gpu-06 15 %, gpu-13 15 %."
     assert said in " ".join(text.split())
     # Those with least load are named.
@@ -213,17 +218,13 @@ def test_hosts_of_unknown_load_do_not_hide_one_that_lags(tmp_path: Path) -> None
     assert "3 hosts with more or unknown load: " in text
 
 
-def test_a_job_that_uses_nothing_is_said_to(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_that_uses_nothing_is_said_to(tmp_path: Path) -> None:
     path = host_log(tmp_path, "gpu-01", None)
-    assert main(["report", "--job", "88123", str(path)]) == 0
-    text = capsys.readouterr().out
+    text = text_of(path)
     assert "GPU-hours: 2m00s allocated, 2m00s unused\n" in text
     assert "No process of the job was on a GPU.\n" in text
     path.with_suffix(".processes.csv").unlink()
-    assert main(["report", "--job", "88123", str(path)]) == 0
-    text = capsys.readouterr().out
+    text = text_of(path)
     assert "only allocated GPUs count" in text
     assert "No process" not in text
 
@@ -305,13 +306,9 @@ def test_what_cannot_be_reported_is_a_sentence(
     assert not printed.out
 
 
-def test_by_host_is_what_it_does_anyway(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = str(host_log(tmp_path, "gpu-01", 50))
-    told = []
-    for more in ([], ["--by", "host"]):
-        assert main(["report", path, "--job", "88123", *more]) == 0
-        told.append(capsys.readouterr().out)
-    assert told[0] == told[1]
+def test_by_host_is_what_it_does_anyway(tmp_path: Path) -> None:
+    path = host_log(tmp_path, "gpu-01", 50)
+    assert text_of(path) == text_of(path, "--by", "host")
 
 
 def test_names_from_outside_are_harmless(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ of nvidia-smi, ``date``, Python and spreadsheets.
 
 from __future__ import annotations
 
-import io
 import time
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,11 +18,10 @@ from gpumon.recording.csv.recording import open_log
 from gpumon.recording.csv.time_formats import time_format
 from gpumon.recording.memory.event_finder import EventFinder
 from gpumon.recording.recording import RecordingError
-from gpumon.report.output import print_report
 from tests.known import known
 from tests.log_headers import PROCESS_HEADER
 from tests.recording.csv.reading import opened, times_of
-from tests.report.logs import printed, report
+from tests.report.logs import printed, refused, report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -99,10 +97,9 @@ def seconds(hours: float | None) -> float:
     return known(hours) * 3600
 
 
-def refusal(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def refusal(path: Path) -> str:
     """Why a file is refused, which a report and a replay say alike."""
-    assert print_report([str(path)], out=io.StringIO()) == 1
-    said = capsys.readouterr().err.removeprefix("gpumon: ").strip()
+    said = refused(path).removeprefix("gpumon: ").strip()
     with pytest.raises(RecordingError) as caught:
         open_log(path)
     assert said == caught.value.sentence
@@ -556,10 +553,8 @@ REFUSED: dict[str, tuple[Form, str]] = {
 
 
 @pytest.mark.parametrize(("form", "says"), REFUSED.values(), ids=REFUSED)
-def test_times_with_no_certain_meaning_are_refused(
-    tmp_path: Path, form: Form, says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    said = refusal(log_of(tmp_path, simple(form), SIMPLE), capsys)
+def test_times_with_no_certain_meaning_are_refused(tmp_path: Path, form: Form, says: str) -> None:
+    said = refusal(log_of(tmp_path, simple(form), SIMPLE))
     assert says in said
     assert "2026-05-31 10:00:00" in said or "yyyy-mm-dd" in said
 
@@ -930,38 +925,57 @@ def test_a_size_of_the_memory_that_is_0_now_and_then_is_of_the_same_gpu(tmp_path
     assert line["memory_peak_bytes"] == 20000 * 2**20
 
 
-def test_messages_before_the_headings_and_among_the_rows_are_told(tmp_path: Path) -> None:
-    warning = "WARNING: infoROM is corrupted at gpu 0000:02:00.0"
-    lines = [warning, HEADINGS, *(row(at, 0) for at in range(9)), warning, row(9, 0)]
-    found = report(write(tmp_path / "gpu.csv", lines))
-    assert seconds(found["lines"][0]["covered_hours"]) == pytest.approx(9)
-    assert not any("damaged" in note for note in found["notes"])
-    assert any("2 messages" in note and f"in line 1: {warning}" in note for note in found["notes"])
+WARNING = "WARNING: infoROM is corrupted at gpu 0000:02:00.0"
+MESSAGES = [
+    ["Failed to initialize NVML: Driver/library version mismatch", "NVML library version: 5.4"],
+    [
+        "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.",
+        "Please also try adding directory that contains libnvidia-ml.so to your system PATH.",
+    ],
+    ["nvidia-smi: error while loading shared libraries: libnvidia-ml.so.1: cannot open"],
+    ["GPU 00000000:02:00.0: Detected Critical Xid Error"],
+]
+BEFORE_THE_HEADINGS = ("has 1 line before the headings, which",)
 
 
 @pytest.mark.parametrize(
-    "before",
-    ["nohup: ignoring input", "# logged on box", "$ nvidia-smi --query-gpu=timestamp,name"],
+    ("before", "among", "said"),
+    [
+        (["nohup: ignoring input"], [], BEFORE_THE_HEADINGS),
+        (["# logged on box"], [], BEFORE_THE_HEADINGS),
+        (["$ nvidia-smi --query-gpu=timestamp,name"], [], BEFORE_THE_HEADINGS),
+        ([WARNING], [WARNING], ("2 messages", f"in line 1: {WARNING}")),
+        *(([], lines, (f"has {len(lines)} message", lines[0])) for lines in MESSAGES),
+    ],
 )
-def test_other_lines_before_the_headings_are_counted(tmp_path: Path, before: str) -> None:
-    path = write(tmp_path / "gpu.csv", [before, HEADINGS, *(row(at, 0) for at in range(9))])
+def test_other_lines_are_counted_and_no_damage(
+    tmp_path: Path, before: list[str], among: list[str], said: tuple[str, ...]
+) -> None:
+    lines = [row(at, 0) for at in range(9)]
+    path = write(tmp_path / "gpu.csv", [*before, HEADINGS, *lines[:4], *among, *lines[4:]])
     found = report(path)
     assert seconds(found["lines"][0]["covered_hours"]) == pytest.approx(8, abs=0.01)
-    assert any("has 1 line before the headings, which" in note for note in found["notes"])
+    assert any(all(words in note for words in said) for note in found["notes"])
     assert not any("damaged" in note for note in found["notes"])
     assert len(replayed(path)) == 9
+
+
+@pytest.mark.parametrize("said", MESSAGES)
+def test_messages_without_rows_are_no_log(tmp_path: Path, said: list[str]) -> None:
+    path = write(tmp_path / "alone.csv", said)
+    assert "has a message of nvidia-smi and no rows" in refusal(path)
 
 
 @pytest.mark.parametrize("headings", [HEADINGS, HEADINGS.replace("timestamp", "time")])
 @pytest.mark.parametrize("count", [1, 60])
 @pytest.mark.parametrize("form", ["%Y/%m/%d %H:%M:%S.%f", "%s", "%a %b %d %H:%M:%S UTC %Y"])
 def test_rows_before_the_headings_are_refused(
-    tmp_path: Path, headings: str, count: int, form: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, headings: str, count: int, form: str
 ) -> None:
     times = [BEGIN + timedelta(seconds=at) for at in range(2 * count)]
     lines = [f"{time:{form}}, 0, {VALUES}" for time in times]
     path = write(tmp_path / "gpu.csv", [*lines[:count], headings, *lines[count:]])
-    assert "has rows and no headings" in refusal(path, capsys)
+    assert "has rows and no headings" in refusal(path)
 
 
 def test_a_gpu_that_a_message_before_the_headings_names_is_not_called_well(tmp_path: Path) -> None:
@@ -969,29 +983,6 @@ def test_a_gpu_that_a_message_before_the_headings_names_is_not_called_well(tmp_p
     notes = report(path)["notes"]
     assert any(f"in line 1: {NO_HANDLE}" in note for note in notes)
     assert "The log has no XIDs." in notes
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        ["Failed to initialize NVML: Driver/library version mismatch", "NVML library version: 5.4"],
-        [
-            "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system.",
-            "Please also try adding directory that contains libnvidia-ml.so to your system PATH.",
-        ],
-        ["nvidia-smi: error while loading shared libraries: libnvidia-ml.so.1: cannot open"],
-        ["GPU 00000000:02:00.0: Detected Critical Xid Error"],
-    ],
-)
-def test_all_lines_of_a_message_are_messages(
-    tmp_path: Path, said: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = [row(at, 0) for at in range(9)]
-    notes = report(log_of(tmp_path, [*lines[:4], *said, *lines[4:]]))["notes"]
-    assert any(f"has {len(said)} message" in note and said[0] in note for note in notes)
-    assert not any("damaged" in note for note in notes)
-    alone = write(tmp_path / "alone.csv", said)
-    assert "has a message of nvidia-smi and no rows" in refusal(alone, capsys)
 
 
 # Files of another kind
@@ -1095,12 +1086,10 @@ for kind in LONGER_KINDS.split("\n== ")[1:]:
 
 
 @pytest.mark.parametrize(("content", "says"), KINDS.values(), ids=KINDS)
-def test_a_file_of_another_kind_is_named(
-    tmp_path: Path, content: str, says: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_of_another_kind_is_named(tmp_path: Path, content: str, says: str) -> None:
     path = tmp_path / "gpu.csv"
     path.write_bytes(content.encode("utf-8", "surrogateescape"))
-    assert says in refusal(path, capsys)
+    assert says in refusal(path)
 
 
 PROCESS_HEADINGS = "timestamp,pid,gpu,power.draw [W],memory.used [MiB]"
@@ -1222,13 +1211,9 @@ REFUSED_LOGS: dict[str, tuple[str, list[str], tuple[str, ...]]] = {
 
 @pytest.mark.parametrize(("headings", "lines", "says"), REFUSED_LOGS.values(), ids=REFUSED_LOGS)
 def test_rows_whose_gpus_or_values_are_not_certain_are_refused(
-    tmp_path: Path,
-    headings: str,
-    lines: list[str],
-    says: tuple[str, ...],
-    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path, headings: str, lines: list[str], says: tuple[str, ...]
 ) -> None:
-    said = refusal(log_of(tmp_path, lines, headings), capsys)
+    said = refusal(log_of(tmp_path, lines, headings))
     assert [words for words in says if words not in said] == []
 
 
@@ -1298,7 +1283,7 @@ def test_rows_that_can_be_of_one_gpu_only_are_of_that_one(
 @pytest.mark.parametrize("apart", [0.0, 0.1])
 @pytest.mark.parametrize("key", ["index", "uuid"])
 def test_several_hosts_are_refused_by_name(
-    tmp_path: Path, heading: str, apart: float, key: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, heading: str, apart: float, key: str
 ) -> None:
     lines = [
         f"{stamp(at + host * apart)}, node{host}, {gpu if key == 'index' else f'GPU-{host}{gpu}'},"
@@ -1308,7 +1293,7 @@ def test_several_hosts_are_refused_by_name(
         for gpu in range(2)
     ]
     headings = f"timestamp, {heading}, {key}, utilization.gpu [%], power.draw [W]"
-    said = refusal(log_of(tmp_path, lines, headings), capsys)
+    said = refusal(log_of(tmp_path, lines, headings))
     assert "(node0, node1)" in said
     assert '$2 == "node0"' in said
 
@@ -1341,12 +1326,8 @@ def notes_of(logs: list[Path], words: str) -> list[str]:
     return [note for note in report(*logs)["notes"] if words in note]
 
 
-def test_logs_with_different_gpus_under_one_index_are_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    logs = two_logs(tmp_path, 0.4, H100)
-    assert print_report([*map(str, logs)], out=io.StringIO()) == 1
-    said = capsys.readouterr().err
+def test_logs_with_different_gpus_under_one_index_are_refused(tmp_path: Path) -> None:
+    said = refused(*two_logs(tmp_path, 0.4, H100))
     assert "have different GPUs (NVIDIA RTX A6000 with 48.0G, NVIDIA H100 with 79.6G)" in said
     assert "under one index at the same time" in said
     assert "add uuid to the query" in said

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 from gpumon.recording.csv.csv_log import CsvLog
 from gpumon.recording.recorder import Recorder
 from tests.build import GIB, NOON, gpu, process, snapshot
+from tests.known import known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -110,11 +111,8 @@ class Nursery:
         return int.from_bytes(self._known[:8], "little")
 
     def _ask(self, words: str) -> str:
-        assert self._program.stdin is not None
-        assert self._program.stdout is not None
-        self._program.stdin.write(words + "\n")
-        self._program.stdin.flush()
-        return self._program.stdout.readline().strip()
+        print(words, file=self._program.stdin, flush=True)
+        return known(self._program.stdout).readline().strip()
 
 
 @contextmanager
@@ -124,7 +122,7 @@ def nursery(folder: Path) -> Iterator[Nursery]:
     shared.write_bytes(bytes(8))
     with (
         shared.open("r+b") as file,
-        mmap.mmap(file.fileno(), 8) as known,
+        mmap.mmap(file.fileno(), 8) as written,
         subprocess.Popen(
             [sys.executable, "-m", "tests.recording.csv.recording", str(shared)],
             stdin=subprocess.PIPE,
@@ -133,9 +131,8 @@ def nursery(folder: Path) -> Iterator[Nursery]:
             cwd=Path(__file__).parents[3],
         ) as program,
     ):
-        yield Nursery(program, known)
-        assert program.stdin is not None
-        program.stdin.close()
+        yield Nursery(program, written)
+        known(program.stdin).close()
         program.wait(PATIENCE)
 
 

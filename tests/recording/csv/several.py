@@ -62,9 +62,8 @@ def of_host(host: str, second: float, *, cards: int = 2, at: float = NOON) -> Sn
 
 def ticks(hosts: Mapping[str, range], seconds: range) -> list[Tick]:
     """Samples of hosts, each of which is there at some of the seconds."""
-    found = []
-    for second in seconds:
-        tick = {host: of_host(host, second) for host, there in hosts.items() if second in there}
-        if tick:
-            found.append(tick)
-    return found
+    found = (
+        {host: of_host(host, second) for host, there in hosts.items() if second in there}
+        for second in seconds
+    )
+    return [tick for tick in found if tick]

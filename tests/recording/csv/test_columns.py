@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-import shlex
 import unicodedata
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from gpumon.makers.demo import DemoSource
 from gpumon.model.metrics import Unit
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
 from gpumon.model.snapshot import GPU_METRICS, Gpu, GpuStatus, Host, MigInstance, Unknown
@@ -27,13 +28,14 @@ from gpumon.recording.csv.columns import (
 )
 from gpumon.recording.csv.parsers import mig_devices
 from gpumon.text.csv_cells import iso_time
-from gpumon.text.formatting import spreadsheet_text
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.export.hostile import place_of
 from tests.recording.csv.log_page import PAGE, with_tables
+from tests.recording.csv.reading import write_log
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from gpumon.model.snapshot import Snapshot
     from gpumon.recording.csv.columns import CsvColumn
@@ -247,12 +249,6 @@ def test_any_command_line_is_one_harmless_cell(command: list[str]) -> None:
     assert len(text) <= TEXT_CHARACTERS + 1
 
 
-@given(st.lists(st.text("abc \"'$=-+@\\éß漢"), max_size=5))
-def test_a_command_line_that_can_be_seen_can_be_read_back(command: list[str]) -> None:
-    text = process_cells(replace(process(), command=tuple(command)))["command"]
-    assert shlex.split(spreadsheet_text(text)) == command
-
-
 def test_mig_devices_stand_in_one_cell_and_come_back_from_it() -> None:
     mig = MigInstance("MIG-1", 0, 9, 0, "1g.10gb", 16, 10 * GIB, GIB, 9 * GIB)
     devices = (mig, MigInstance("MIG-2", 1))
@@ -261,3 +257,52 @@ def test_mig_devices_stand_in_one_cell_and_come_back_from_it() -> None:
     assert mig_devices(written) == devices
     assert mig_devices("nonsense;0 MIG-3;0 MIG-4 x - - - - - -") == ()
     assert mig_devices("0 MIG-5 - - - - 4503599626321920 -1 -") == ()
+
+
+# What other people's tools make of it, without a word of help
+
+
+@pytest.fixture(scope="module")
+def sampled() -> list[Snapshot]:
+    source = DemoSource()
+    source.open()
+    return list(source.past())[-40:]
+
+
+@pytest.fixture(scope="module")
+def demo_log(sampled: list[Snapshot], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_log(tmp_path_factory.mktemp("demo") / "run.csv", sampled)
+
+
+def ask(question: str, path: Path) -> list[tuple[Any, ...]]:
+    with duckdb.connect() as database:
+        return database.execute(question.replace("FILE", str(path))).fetchall()
+
+
+@pytest.mark.slow
+def test_duckdb_opens_both_files_and_knows_times_and_numbers(
+    demo_log: Path, sampled: list[Snapshot]
+) -> None:
+    types = dict(row[:2] for row in ask("describe select * from 'FILE'", demo_log))
+    assert types["timestamp"] == "TIMESTAMP WITH TIME ZONE"
+    for column in ("memory.used [MiB]", "power.draw [W]", "elapsed [s]"):
+        assert types[column] == "DOUBLE"
+    assert types["utilization.gpu [%]"] == types["index"] == "BIGINT"
+    ((rows, cards, memory),) = ask(
+        "select count(*), count(distinct uuid), sum(\"memory.used [MiB]\") from 'FILE'", demo_log
+    )
+    gpus = [gpu for snapshot in sampled for gpu in snapshot.gpus]
+    assert (rows, cards) == (len(gpus), len({gpu.uuid for gpu in gpus}))
+    assert memory == pytest.approx(sum(gpu.memory_used or 0 for gpu in gpus) / 2**20)
+
+    processes = demo_log.with_suffix(".processes.csv")
+    ((last,),) = ask("select count(distinct pid) from 'FILE'", processes)
+    assert last == len({process.id.pid for one in sampled for process in one.processes})
+    types = dict(row[:2] for row in ask("describe select * from 'FILE'", processes))
+    assert (types["used_gpu_memory [MiB]"], types["pid"]) == ("DOUBLE", "BIGINT")
+
+
+def test_an_unknown_value_is_null_and_no_zero(demo_log: Path, sampled: list[Snapshot]) -> None:
+    lost = sum(gpu.power_draw is None for one in sampled for gpu in one.gpus)
+    ((found,),) = ask("select count(*) from 'FILE' where \"power.draw [W]\" is null", demo_log)
+    assert found == lost > 0

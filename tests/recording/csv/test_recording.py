@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import threading
@@ -90,9 +91,7 @@ def test_a_simulated_machine_reads_back_as_it_was_sampled(tmp_path: Path) -> Non
                 driver.cards[2].lost = True
             sampled.append(source.sample())
         source.close()
-    write_log(tmp_path / "run.csv", sampled)
-
-    with opened(tmp_path / "run.csv") as tape:
+    with opened(write_log(tmp_path / "run.csv", sampled)) as tape:
         for one in sampled[:6]:
             read = known(tape.at(one.time + 0.0005))
             # Between two written lists the older one holds, but for those who came and went.
@@ -140,20 +139,18 @@ def test_everything_that_is_known_of_a_process_comes_back(tmp_path: Path) -> Non
     )
     unseen = process(7, start_time=None, visible=False, user=None, started_at=None, gpus=(1,))
     one = snapshot(NOON, gpu(index=0), gpu(index=1), processes=(whole, unseen))
-    write_log(tmp_path / "run.csv", [one])
-    read = sample_at(tmp_path / "run.csv")
-    assert_read_back(read, one)
+    assert_read_back(sample_at(write_log(tmp_path / "run.csv", [one])), one)
 
 
 def test_the_same_list_is_the_same_object(tmp_path: Path) -> None:
-    write_log(tmp_path / "run.csv", [busy(second) for second in range(9)])
-    with opened(tmp_path / "run.csv") as tape:
-        shown = [tape.at(NOON + second) for second in range(9)]
-    lists = [one.processes for one in shown if one is not None]
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(9)])
+    with opened(path) as tape:
+        shown = [known(tape.at(NOON + second)) for second in range(9)]
+    lists = [one.processes for one in shown]
     assert all(one is lists[0] for one in lists[:4])
     assert all(one is lists[4] for one in lists[4:8])
     assert lists[4] is not lists[0]
-    assert [one.processes_at for one in shown if one is not None][:5] == [*[NOON] * 4, NOON + 4]
+    assert [one.processes_at for one in shown][:5] == [*[NOON] * 4, NOON + 4]
 
 
 def test_a_card_without_processes_shows_none_and_one_without_a_list_says_so(tmp_path: Path) -> None:
@@ -164,8 +161,7 @@ def test_a_card_without_processes_shows_none_and_one_without_a_list_says_so(tmp_
         snapshot(NOON + 1, *cards, processes=()),
         snapshot(NOON + 2, *cards, processes_at=None),
     ]
-    write_log(tmp_path / "run.csv", sampled)
-    with opened(tmp_path / "run.csv") as tape:
+    with opened(write_log(tmp_path / "run.csv", sampled)) as tape:
         first, second, third = (known(tape.at(NOON + number)) for number in range(3))
     assert [one.id.pid for one in first.processes] == [1]
     assert second.processes == ()
@@ -258,6 +254,16 @@ def test_rotated_and_packed_parts_are_one_tape(tmp_path: Path, ending: str) -> N
         assert len(times_of(tape)) == 150
         assert tape.step(NOON + 49, 1) == NOON + 100
         assert tape.step(NOON + 200, -51) == NOON + 49
+
+
+def test_a_packed_file_that_breaks_off_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(300)])
+    whole = gzip.compress(path.read_bytes())
+    (tmp_path / "cut.csv.gz").write_bytes(whole[: len(whole) // 2])
+    with opened(tmp_path / "cut.csv.gz") as tape:
+        assert tape.first == NOON
+        assert tape.last is not None
+        assert NOON + 10 < tape.last < NOON + 299
 
 
 @pytest.mark.usefixtures("small_chunks")

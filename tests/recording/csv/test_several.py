@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
@@ -24,6 +25,7 @@ from tests.recording.csv.reading import (
     opened,
     pack,
     read_whole,
+    sample_at,
     times_of,
     write_log,
 )
@@ -42,6 +44,12 @@ ALWAYS = {"gpu-01": LONG, "gpu-02": LONG, "gpu-1": LONG}
 def as_host(host: str, taken: Snapshot) -> Snapshot:
     """The sample with the name by which the user knows the host."""
     return replace(taken, host=replace(taken.host, name=host))
+
+
+def assert_replayed(path: Path, host: str | None, seconds: list[int], name: str = "") -> None:
+    """Check that a log has a host's samples of these seconds, and no others."""
+    with opened(path, host) as tape:
+        assert_is(tape, name or host or "", seconds)
 
 
 def assert_is(tape: CsvRecording, host: str, seconds: list[int]) -> None:
@@ -149,9 +157,9 @@ def test_a_log_of_one_machine_knows_its_name_and_nvidia_smi_does_not(tmp_path: P
     path = write_log(tmp_path / "run.csv", [of_host("gpu-01", second) for second in range(20)])
     with opened(path) as tape, opened(path, "gpu-01.example") as named:
         assert times_of(tape) == times_of(named)
-        # Its list of processes names no host.
-        found = known(named.at(NOON + 10))
-        assert_read_back(found, of_host("gpu-01", 10))
+    # Its list of processes names no host.
+    found = sample_at(path, NOON + 10, "gpu-01.example")
+    assert_read_back(found, of_host("gpu-01", 10))
     with pytest.raises(RecordingError, match=r"no sample of box: it has gpu-01\.example\."):
         open_log(path, "box")
 
@@ -165,7 +173,7 @@ def test_damage_to_one_host_leaves_the_others_whole(tmp_path: Path) -> None:
     path.write_bytes(b"\n".join(lines))
     for host in ("gpu-01", "gpu-1"):
         assert_replayed(path, host, [*range(60)])
-    with opened(path, "gpu-02") as tape:
+    with closing(open_log(path, "gpu-02")) as tape:
         assert times_of(tape)
         read_whole(tape)
 

@@ -35,9 +35,6 @@ def only(tree: SampledTree, model: str, changes: Changes = MappingProxyType({}))
     return tree.gpu()
 
 
-# Which GPUs
-
-
 def test_gpus_of_other_drivers_are_left_out(tree: SampledTree) -> None:
     for number, driver in enumerate(("radeon", "vfio-pci", "nvidia")):
         tree.card(f"0000:0{number}:00.0", driver, {}, number=number, render=128 + number)
@@ -91,9 +88,6 @@ def test_two_gpus_never_have_the_same_uuid(tree: SampledTree) -> None:
 def test_the_architecture_is_that_of_kfd(tree: SampledTree) -> None:
     add_kfd_node(tree, 1, 4711, "0000:03:00.0", 110000)
     assert only(tree, "rx_7900_xt").architecture == "gfx1100"
-
-
-# Sleep and errors
 
 
 def test_a_sleeping_gpu_is_not_woken_and_read_when_it_wakes(
@@ -234,9 +228,6 @@ def test_what_the_files_tell_is_shown(
     assert {name: getattr(gpu, name) for name in expected} == expected
     unknown = {name for name, value in expected.items() if value is None}
     assert {gpu.unknown[name] for name in unknown} <= {Unknown.NOT_SUPPORTED}
-
-
-# Single values
 
 
 def test_energy_of_an_mi250_is_in_joules(tree: SampledTree) -> None:

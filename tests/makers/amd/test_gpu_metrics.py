@@ -125,15 +125,7 @@ def test_the_table_of_a_real_card_agrees_with_its_sensors(model: str) -> None:
 @pytest.mark.parametrize("version", LAYOUTS)
 def test_each_known_version_is_read_at_its_offsets(version: tuple[int, int]) -> None:
     metrics = parsed(
-        table(
-            version,
-            gfx=71,
-            umc=13,
-            energy=65536 * 5,
-            uclk=1300,
-            width=16,
-            speed=320,
-        )
+        table(version, gfx=71, umc=13, energy=65536 * 5, uclk=1300, width=16, speed=320)
     )
     assert (metrics.gfx_activity, metrics.umc_activity) == (71, 13)
     assert (metrics.pcie_width, metrics.pcie_speed) == (16, 320)

@@ -42,16 +42,6 @@ def test_gpus_of_other_drivers_are_left_out(tree: SampledTree) -> None:
         tree.opened()
 
 
-def test_discrete_gpus_come_before_the_processor_graphics(tree: SampledTree) -> None:
-    add(tree, "phoenix", bus_id="0000:02:00.0", number=0)
-    add(tree, "rx_7800_xt", bus_id="0000:64:00.0", number=1)
-    gpus = tree.read().gpus
-    assert [(gpu.index, gpu.pci_bus_id, gpu.minor_number) for gpu in gpus] == [
-        (0, "0000:64:00.0", 129),
-        (1, "0000:02:00.0", 128),
-    ]
-
-
 def test_the_memory_of_an_mi300a_counts_once(tree: SampledTree) -> None:
     # Its device ID is in the kernel's pciidlist; 128 GiB are VRAM and GTT at the same time.
     gib = 2**30
@@ -121,25 +111,15 @@ def test_a_sleeping_gpu_is_not_woken_and_read_when_it_wakes(
     assert (gpu.status, gpu.temperature_gpu, gpu.temperature_slowdown) == (GpuStatus.OK, 56, 100)
 
 
-@pytest.mark.parametrize(
-    ("number", "reason"),
-    [
-        (errno.EINVAL, Unknown.NOT_SUPPORTED),
-        (errno.EOPNOTSUPP, Unknown.NOT_SUPPORTED),
-        (errno.EACCES, Unknown.NO_PERMISSION),
-        (errno.EBUSY, Unknown.NO_ANSWER),
-        (errno.EPERM, Unknown.NO_ANSWER),
-    ],
-)
 def test_a_file_that_fails_gives_its_reason_and_no_zero(
-    tree: SampledTree, monkeypatch: pytest.MonkeyPatch, number: int, reason: Unknown
+    tree: SampledTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    faults = Faults(monkeypatch)
-    faults.errors = dict.fromkeys(("gpu_busy_percent", "temp1_input", "power1_average"), number)
+    failing = ("gpu_busy_percent", "temp1_input", "power1_average")
+    Faults(monkeypatch).errors = dict.fromkeys(failing, errno.EACCES)
     gpu = only(tree, "rx_6900_xt")
     assert (gpu.utilization_gpu, gpu.temperature_gpu, gpu.power_draw) == (None, None, None)
     failed = ("utilization_gpu", "temperature_gpu", "power_average")
-    assert {gpu.unknown[name] for name in failed} == {reason}
+    assert {gpu.unknown[name] for name in failed} == {Unknown.NO_PERMISSION}
     assert gpu.temperature_memory == 54
 
 

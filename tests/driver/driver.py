@@ -18,24 +18,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from . import layout
 from .build import build
-from .layout import (
-    CARDS,
-    FUNCTION_IDS,
-    FUNCTIONS,
-    METRIC_IDS,
-    MIGS,
-    PROCESSES,
-    SHARES,
-    TEXT_SIZE,
-    TEXTS,
-    CallRow,
-    CardState,
-    EventState,
-    MetricState,
-    MigState,
-    ProcessState,
-    SimState,
-)
 from .models import Mig, Model, Number, Wave, make_uuid
 
 if TYPE_CHECKING:
@@ -54,7 +36,7 @@ _PROCESS_TYPES = {
 }
 # Where the cards of an eight-card server sit on the bus, and a gap that has room for all others.
 _BUSES = (0x19, 0x3B, 0x4C, 0x5D, 0x9B, 0xBB, 0xCB, 0xDB)
-_FURTHER_BUSES = range(0x5E, 0x5E + CARDS - len(_BUSES))
+_FURTHER_BUSES = range(0x5E, 0x5E + layout.CARDS - len(_BUSES))
 
 
 class Spent(NamedTuple):
@@ -88,7 +70,7 @@ class Owner:
     compute_instance: int | None = None
     sampled_us: int = 0
 
-    def _state(self) -> ProcessState:
+    def _state(self) -> layout.ProcessState:
         absent = {
             "memory": layout.NOT_AVAILABLE,
             "gpu_instance": layout.NO_INSTANCE,
@@ -99,7 +81,7 @@ class Owner:
             name: absent[name] if value is None else value for name, value in vars(self).items()
         }
         del values["type"]
-        return ProcessState(types=_PROCESS_TYPES[self.type], **values)
+        return layout.ProcessState(types=_PROCESS_TYPES[self.type], **values)
 
 
 class Faults:
@@ -108,16 +90,16 @@ class Faults:
     Every method takes the name of an NVML function, or `None` for all of them.
     """
 
-    def __init__(self, rows: ctypes.Array[CallRow]) -> None:
+    def __init__(self, rows: ctypes.Array[layout.CallRow]) -> None:
         self._rows = rows
 
-    def _chosen(self, function: str | None) -> Iterator[CallRow]:
-        names = FUNCTIONS if function is None else (function,)
+    def _chosen(self, function: str | None) -> Iterator[layout.CallRow]:
+        names = layout.FUNCTIONS if function is None else (function,)
         for name in names:
-            if name not in FUNCTION_IDS:
-                near = ", ".join(difflib.get_close_matches(name, FUNCTIONS, 3))
+            if name not in layout.FUNCTION_IDS:
+                near = ", ".join(difflib.get_close_matches(name, layout.FUNCTIONS, 3))
                 raise KeyError(f"the simulated driver has no {name}; near to it: {near}")
-            yield self._rows[FUNCTION_IDS[name]]
+            yield self._rows[layout.FUNCTION_IDS[name]]
 
     def fail(self, function: str | None, code: int) -> None:
         """Makes calls return this code; 0 ends that."""
@@ -136,7 +118,7 @@ class Faults:
 
     def hanging(self, function: str) -> int:
         """Returns how many calls of a function hang now."""
-        return self._rows[FUNCTION_IDS[function]].hanging
+        return self._rows[layout.FUNCTION_IDS[function]].hanging
 
     def latency(self, function: str | None, seconds: float) -> None:
         """Makes calls take this long."""
@@ -157,12 +139,12 @@ class Faults:
 
     def calls(self) -> dict[str, Spent]:
         """Returns what was spent in each function that was called at all."""
-        spent = zip(FUNCTIONS, self._rows, strict=True)
+        spent = zip(layout.FUNCTIONS, self._rows, strict=True)
         return {n: Spent(row.calls, row.nanoseconds / 1e9) for n, row in spent if row.calls}
 
     def times(self, function: str) -> int:
         """Returns how often a function was called."""
-        return self._rows[FUNCTION_IDS[function]].calls
+        return self._rows[layout.FUNCTION_IDS[function]].calls
 
     def reset_counters(self) -> None:
         """Counts from 0 again."""
@@ -186,8 +168,8 @@ class _Text:
 
     def __set__(self, card: Card, value: str | bytes) -> None:
         raw = _encode(value)
-        if len(raw) >= TEXT_SIZE:
-            raise ValueError(f"a {self._name} has at most {TEXT_SIZE - 1} bytes")
+        if len(raw) >= layout.TEXT_SIZE:
+            raise ValueError(f"a {self._name} has at most {layout.TEXT_SIZE - 1} bytes")
         with card._edit() as state:
             setattr(state, self._name, raw)
 
@@ -229,7 +211,7 @@ class Card(Faults):
             "numa_node": slot // 4,
             **model.numbers,
         }
-        for metric in METRIC_IDS:
+        for metric in layout.METRIC_IDS:
             self.set(metric, numbers.get(metric))
         has_serial = numbers.get("ecc_mode") is not None
         texts = {
@@ -242,7 +224,7 @@ class Card(Faults):
         self.set_mig(model.migs)
 
     @contextmanager
-    def _edit(self) -> Iterator[CardState]:
+    def _edit(self) -> Iterator[layout.CardState]:
         """Lets no reader see half of what is written in here."""
         with self._lock:
             self._state.edits += 1
@@ -254,15 +236,15 @@ class Card(Faults):
     # Numbers
 
     def __getattr__(self, name: str) -> int | None:
-        if name in METRIC_IDS:
+        if name in layout.METRIC_IDS:
             return self.get(name)
-        near = difflib.get_close_matches(name, METRIC_IDS, 3)
+        near = difflib.get_close_matches(name, layout.METRIC_IDS, 3)
         raise AttributeError(f"a card has no {name}; near to it: {', '.join(near)}")
 
     def __setattr__(self, name: str, value: object) -> None:
-        if name.startswith("_") or name in TEXTS or hasattr(type(self), name):
+        if name.startswith("_") or name in layout.TEXTS or hasattr(type(self), name):
             super().__setattr__(name, value)
-        elif name not in METRIC_IDS:
+        elif name not in layout.METRIC_IDS:
             self.__getattr__(name)  # says what is wrong with the name
         elif value is None or isinstance(value, int | float | Wave):
             self.set(name, value)
@@ -271,24 +253,24 @@ class Card(Faults):
 
     def get(self, metric: str) -> int | None:
         """Returns what the driver says now, or `None` if it says NOT_SUPPORTED."""
-        state = self._state.metrics[METRIC_IDS[metric]]
+        state = self._state.metrics[layout.METRIC_IDS[metric]]
         if math.isnan(state.base):
             return None
         return math.floor(_wave_at(state, self._driver.now()) + 0.5)
 
     def total(self, metric: str) -> int:
         """Returns what has flowed since the start: the energy in mJ for power_usage."""
-        state = self._state.metrics[METRIC_IDS[metric]]
+        state = self._state.metrics[layout.METRIC_IDS[metric]]
         return max(0, math.floor(_integral_at(state, self._driver.now()) + 0.5))
 
     def set(self, metric: str, value: Number) -> None:
         """Sets a number; what has flowed until now stays counted."""
         wave = value if isinstance(value, Wave) else Wave(math.nan if value is None else value)
         with self._edit() as card:
-            state = card.metrics[METRIC_IDS[metric]]
+            state = card.metrics[layout.METRIC_IDS[metric]]
             now = self._driver.now()
             flowed = 0.0 if math.isnan(state.base) else _integral_at(state, now)
-            card.metrics[METRIC_IDS[metric]] = MetricState(
+            card.metrics[layout.METRIC_IDS[metric]] = layout.MetricState(
                 wave.base, wave.amplitude, wave.period, wave.phase, now, flowed
             )
 
@@ -347,9 +329,9 @@ class Card(Faults):
                 self.set("memory_used", max(0, used - freed))
 
     def _list(self, owners: tuple[Owner, ...]) -> None:
-        states = (ProcessState * len(owners))(*(owner._state() for owner in owners))
-        if len(owners) > PROCESSES:
-            raise ValueError(f"a card has at most {PROCESSES} processes")
+        states = (layout.ProcessState * len(owners))(*(owner._state() for owner in owners))
+        if len(owners) > layout.PROCESSES:
+            raise ValueError(f"a card has at most {layout.PROCESSES} processes")
         with self._edit() as card:
             ctypes.memmove(card.processes, states, ctypes.sizeof(states))
             card.process_count = len(owners)
@@ -385,7 +367,7 @@ class Card(Faults):
         with self._lock:
             written = self._state.events_written
             no_instance = layout.NO_INSTANCE
-            self._state.events[written % layout.EVENTS] = EventState(
+            self._state.events[written % layout.EVENTS] = layout.EventState(
                 kind, data, no_instance, no_instance
             )
             self._state.events_written = written + 1
@@ -397,19 +379,19 @@ class Card(Faults):
     # MIG
 
     @property
-    def mig(self) -> list[MigState]:
+    def mig(self) -> list[layout.MigState]:
         """The MIG instances; their memory may be set in place."""
-        return [self._state.migs[i] for i in range(MIGS) if self._state.migs[i].present]
+        return [self._state.migs[i] for i in range(layout.MIGS) if self._state.migs[i].present]
 
     def set_mig(self, migs: Sequence[Mig | None]) -> None:
         """Puts these instances on the card, by index; handles of earlier ones become stale."""
         with self._edit() as card:
             card.mig_generation += 1
-            for i in range(MIGS):
+            for i in range(layout.MIGS):
                 mig = migs[i] if i < len(migs) else None
-                card.migs[i] = self._mig_state(mig) if mig else MigState()
+                card.migs[i] = self._mig_state(mig) if mig else layout.MigState()
 
-    def _mig_state(self, mig: Mig) -> MigState:
+    def _mig_state(self, mig: Mig) -> layout.MigState:
         attributes = layout.AttributesState(
             multiprocessors=mig.multiprocessors,
             copy_engines=mig.copy_engines,
@@ -419,7 +401,7 @@ class Card(Faults):
             memory_mib=mig.memory_total >> 20,
         )
         uuid = make_uuid("MIG", self.uuid, mig.gpu_instance, mig.compute_instance)
-        return MigState(
+        return layout.MigState(
             present=1,
             gpu_instance=mig.gpu_instance,
             compute_instance=mig.compute_instance,
@@ -427,10 +409,10 @@ class Card(Faults):
             memory_used=mig.memory_used,
             memory_reserved=mig.memory_reserved,
             attributes=attributes,
-            shares=(ctypes.c_double * SHARES)(
+            shares=(ctypes.c_double * layout.SHARES)(
                 *(math.nan if share is None else share for share in mig.shares)
             ),
-            name=_encode(f"{self.name} MIG {mig.profile}")[: TEXT_SIZE - 1],
+            name=_encode(f"{self.name} MIG {mig.profile}")[: layout.TEXT_SIZE - 1],
             uuid=uuid.encode(),
         )
 
@@ -455,7 +437,7 @@ class Driver:
         self._folder = Path(tempfile.mkdtemp(prefix="nvml-sim-"))
         self.state_path = self._folder / "state"
         self.state = _map_state(self.state_path)
-        self.system = Faults(self.state.rows[CARDS])
+        self.system = Faults(self.state.rows[layout.CARDS])
         self.cards: list[Card] = []
         self._start(driver_version, nvml_version or f"12.{driver_version}", cuda_version)
         for model in cards:
@@ -538,7 +520,7 @@ class Driver:
 
     def add_card(self, model: Model, index: int | None = None) -> Card:
         """Plugs in a card, at the end of the enumeration or at this index."""
-        free = next(i for i in range(CARDS) if not self.state.cards[i].present)
+        free = next(i for i in range(layout.CARDS) if not self.state.cards[i].present)
         card = Card(self, free, model)
         self.state.cards[free].present = 1
         self.cards.insert(len(self.cards) if index is None else index, card)
@@ -633,20 +615,20 @@ def _encode(text: str | bytes) -> bytes:
     return text if isinstance(text, bytes) else text.encode(errors="surrogateescape")
 
 
-def _map_state(path: Path) -> SimState:
-    size = ctypes.sizeof(SimState)
+def _map_state(path: Path) -> layout.SimState:
+    size = ctypes.sizeof(layout.SimState)
     with path.open("w+b") as file:
         file.truncate(size)
-        return SimState.from_buffer(mmap.mmap(file.fileno(), size))
+        return layout.SimState.from_buffer(mmap.mmap(file.fileno(), size))
 
 
-def _wave_at(m: MetricState, t: float) -> float:
+def _wave_at(m: layout.MetricState, t: float) -> float:
     if m.amplitude == 0:
         return m.base
     return m.base + m.amplitude * math.sin(math.tau * (t / m.period + m.phase))
 
 
-def _integral_at(m: MetricState, t: float) -> float:
+def _integral_at(m: layout.MetricState, t: float) -> float:
     total = m.total + m.base * (t - m.since)
     if m.amplitude == 0:
         return total

@@ -50,15 +50,8 @@ def owners(
     They are at work when the block begins. Each ends by itself when the thread that started it
     does (a Linux parent-death signal follows the thread), so nothing is left behind by a crash.
 
-    Args:
-        count: how many.
-        command: what `/proc/PID/cmdline` shows.
-        rss_mib: resident memory of each, in MiB.
-        cpu: share of a core that each burns, 0 to 1.
-        device: a file that each holds open.
-        stubborn: whether they ignore SIGTERM and SIGINT.
-        children: how many children each has.
-        environ: more variables of their environment.
+    `/proc/PID/cmdline` shows the command; each holds so much resident memory and the device file
+    open, and burns a share of a core. Stubborn ones ignore SIGTERM and SIGINT.
     """
     ready, done = os.pipe()
     variables = {

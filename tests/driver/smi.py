@@ -169,14 +169,7 @@ CLOCKS = {"graphics": 0, "sm": 1, "memory": 2, "video": 3}
 
 
 class Field(NamedTuple):
-    """A field of ``--query-gpu``.
-
-    Attributes:
-        about: What it is.
-        read: Its value.
-        unit: Of the value.
-        other: A second name.
-    """
+    """A field of ``--query-gpu``; ``other`` is a second name."""
 
     about: str
     read: Callable[[Gpu], Value]

@@ -25,15 +25,7 @@ def wait_until(true: Callable[[], object]) -> None:
 
 
 class Hanging:
-    """A thread that hangs in a call.
-
-    Args:
-        source: Who calls.
-        work: What the thread does.
-        gpu: The GPU that the call is about.
-        function: What is called.
-        release: Lets the call return.
-    """
+    """A thread whose work hangs in a call about a GPU, which ``release`` lets return."""
 
     def __init__(
         self,

@@ -98,10 +98,7 @@ SMALL = ("pstate", "pcie_generation", "pcie_generation_max", "pcie_width", "pcie
 def distinct(make: Callable[..., Model], first: int, low: int) -> Model:
     """A card no two of whose numbers are alike, so that none is taken for another.
 
-    Args:
-        make: Makes the card.
-        first: The first number.
-        low: The first number of those that are low.
+    They begin with ``first``, and those that are low with ``low``.
     """
     numbers = [metric for metric, value in make().numbers.items() if value is not None]
     told = {metric for metric, _ in AS_THE_DRIVER_SAYS.values()} - FLAGS
@@ -512,9 +509,6 @@ def test_a_sample_of_eight_cards_asks_no_more_than_it_says(opened: Furnish) -> N
     assert calls / 100 / 8 < 12 + 6
 
 
-# Old drivers
-
-
 def test_older_variants_are_asked_where_newer_ones_are_missing(opened: Furnish) -> None:
     newer = [
         "nvmlDeviceGetTemperatureV",
@@ -528,9 +522,6 @@ def test_older_variants_are_asked_where_newer_ones_are_missing(opened: Furnish) 
         assert (gpu.temperature_gpu, gpu.clock_event_reasons) == (61, 0x20)
         assert gpu.pci_bus_id == room.card.bus_id
     assert [room.calls(function) for function in newer] == [1, 1, 1]
-
-
-# Which cards
 
 
 def test_only_the_cards_that_were_chosen_are_read(opened: Furnish) -> None:
@@ -552,9 +543,6 @@ def test_a_choice_without_a_card_says_which_there_are(opened: Furnish) -> None:
         opened(h100(), rtx4090(), selection=parse_selection("7"))
     assert "There is no GPU 7" in caught.value.sentence
     assert caught.value.advice == "This machine has GPUs 0 to 1."
-
-
-# The door
 
 
 def test_open_and_close_may_be_called_again(furnish: Furnish) -> None:

@@ -32,9 +32,6 @@ def test_every_code_that_has_a_reaction_of_its_own_is_in_the_table() -> None:
     assert Reaction.FAILING not in REACTIONS.values()
 
 
-# 1
-
-
 def test_a_reloaded_driver_is_initialised_anew_in_the_same_sample(opened: Furnish) -> None:
     room = opened(h100(), h100())
     before = room.sample()
@@ -67,9 +64,6 @@ def test_a_driver_that_stays_uninitialised_is_trouble_and_not_a_loop(sampled: Fu
     assert room.sample(5).trouble is None
 
 
-# 2
-
-
 def test_a_stale_handle_is_enumerated_again(opened: Furnish) -> None:
     room = opened(h100(), rtx4090())
     kept = room.driver.cards[1].uuid
@@ -88,9 +82,6 @@ def test_what_a_card_does_not_do_is_unknown_and_remembered(opened: Furnish, code
     assert first.unknown["clock_sm"] is Unknown.NOT_SUPPORTED
     assert room.card.times(CLOCK) == 4, "once for each clock"
     assert second.clock_sm is not None
-
-
-# 3, 13, 25
 
 
 @pytest.mark.parametrize("code", UNSUPPORTED)
@@ -144,9 +135,7 @@ def test_a_second_in_which_all_is_refused_leaves_no_trace(opened: Furnish, code:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("code", REFUSALS)
-def test_what_a_card_once_answered_is_asked_less_and_less_often(
-    sampled: Furnish, code: int
-) -> None:
+def test_what_a_card_once_answered_is_asked_less_and_less(sampled: Furnish, code: int) -> None:
     room = sampled(h100())
     room.card.fail(POWER, code)
     room.sample()
@@ -252,9 +241,6 @@ def test_the_older_way_does_not_inherit_why_the_newer_one_had_no_answer(opened: 
     assert "temperature_gpu" not in gpu.unknown
 
 
-# 4, 17
-
-
 CODES = [
     pytest.param(code, values, asked, reason, again, id=str(code))
     for codes, values, asked, reason, again in (
@@ -321,18 +307,12 @@ def test_without_permission_for_any_card_there_is_nothing_to_open(opened: Furnis
         opened(h100(), failing={HANDLE: Code.NO_PERMISSION})
 
 
-# 6, 21
-
-
 @pytest.mark.parametrize("code", [Code.NOT_FOUND, Code.NO_DATA])
 def test_a_list_that_is_not_there_is_empty(opened: Furnish, code: int) -> None:
     room = opened(h100(), owners=[Owner(4_000_001, memory=GIB)])
     assert room.processes()
     room.card.fail("nvmlDeviceGetComputeRunningProcesses_v3", code)
     assert not room.processes()
-
-
-# 9, 12
 
 
 def test_a_driver_that_goes_is_trouble_until_it_is_back(opened: Furnish) -> None:
@@ -358,9 +338,6 @@ def test_a_library_that_misses_its_parts_is_trouble(opened: Furnish) -> None:
     room = opened(h100())
     room.driver.system.fail("nvmlDeviceGetCount_v2", Code.LIBRARY_NOT_FOUND)
     assert "libnvidia-ml.so.1" in known(room.sample(3).trouble).sentence
-
-
-# 15, 16
 
 
 @pytest.mark.parametrize(
@@ -462,9 +439,6 @@ def test_a_handle_that_hangs_blames_the_card_that_was_there(furnish: Furnish) ->
     assert blamed == [card.uuid for card in room.driver.cards]
 
 
-# 18
-
-
 def test_a_mismatch_at_run_time_names_both_versions(mismatched: Room) -> None:
     room = mismatched
     room.open(proc=str(room.proc))
@@ -489,12 +463,6 @@ def mismatched(furnish: Furnish) -> Room:
         "GCC version:  gcc version 12.3.0 (Ubuntu 12.3.0-1ubuntu1~22.04)\n"
     )
     return room
-
-
-# 19, 20, 23, 27
-
-
-# 999, and whatever else
 
 
 def test_a_card_that_answers_nothing_is_failing_and_recovers(sampled: Furnish) -> None:

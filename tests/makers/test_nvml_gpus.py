@@ -356,10 +356,7 @@ def test_memory_of_a_process_that_is_unknown_makes_the_sum_unknown(opened: Furni
 
 @pytest.mark.parametrize(
     ("code", "reason"),
-    [
-        (Code.NOT_SUPPORTED, Unknown.NOT_SUPPORTED),
-        (Code.NO_PERMISSION, Unknown.NO_PERMISSION),
-    ],
+    [(Code.NOT_SUPPORTED, Unknown.NOT_SUPPORTED), (Code.NO_PERMISSION, Unknown.NO_PERMISSION)],
 )
 def test_memory_that_nobody_lists_is_unknown(opened: Furnish, code: int, reason: Unknown) -> None:
     lists = [f"nvmlDeviceGetComputeRunningProcesses{version}" for version in ("_v3", "_v2", "")]

@@ -294,9 +294,7 @@ def watch_function(room: Room, name: str, order: list[str]) -> None:
 class Waiting:
     """Waits for the XIDs of all GPUs of a room, and records when it does not listen.
 
-    Args:
-        room: The room, whose driver was initialised.
-        longest: Of each pause only so many seconds pass here.
+    Of each pause only the ``longest`` seconds pass here.
     """
 
     def __init__(self, room: Room, longest: float = math.inf) -> None:
@@ -360,9 +358,7 @@ def test_lost_cards_alone_are_not_waited_for_in_a_hurry(listening: Listening) ->
     assert room.calls("nvmlDeviceRegisterEvents") == 2
 
 
-def test_a_lost_card_that_cannot_be_left_out_is_not_waited_for_in_a_hurry(
-    listening: Listening,
-) -> None:
+def test_a_lost_card_that_stays_in_is_not_waited_for_in_a_hurry(listening: Listening) -> None:
     room, waiting = listening()
     room.driver.system.fail("nvmlEventSetWait_v2", Code.LOST)
     wait_until(lambda: len(waiting.pauses) >= 2)
@@ -370,9 +366,7 @@ def test_a_lost_card_that_cannot_be_left_out_is_not_waited_for_in_a_hurry(
     assert registered <= len(waiting.pauses) + 3
 
 
-def test_a_driver_that_refuses_to_be_waited_for_is_not_asked_in_a_hurry(
-    listening: Listening,
-) -> None:
+def test_a_driver_that_refuses_to_be_awaited_is_not_asked_in_a_hurry(listening: Listening) -> None:
     room, waiting = listening(longest=0.1)
     pauses = waiting.pauses
     room.driver.system.fail("nvmlEventSetWait_v2", Code.UNKNOWN)
@@ -425,9 +419,7 @@ def test_a_card_that_refuses_events_at_first_is_heard_later(
     wait_until(is_told)
 
 
-def test_a_driver_that_has_no_room_for_the_waiting_thread_is_asked_again(
-    listening: Listening,
-) -> None:
+def test_a_driver_without_room_for_the_waiting_thread_is_asked_again(listening: Listening) -> None:
     refused: list[int] = []
 
     def refuse(room: Room) -> None:

@@ -35,8 +35,7 @@ def versions(monkeypatch: pytest.MonkeyPatch, module: str | None, patience: floa
 
 @pytest.mark.usefixtures("driver")
 @pytest.mark.parametrize(
-    ("module", "more"),
-    [(OURS, ""), ("565.57.01", ", but the loaded kernel module is 565.57.01")],
+    ("module", "more"), [(OURS, ""), ("565.57.01", ", but the loaded kernel module is 565.57.01")]
 )
 def test_a_kernel_module_of_another_version_is_told(
     monkeypatch: pytest.MonkeyPatch, module: str, more: str

@@ -40,18 +40,10 @@ def add(
     number: int = 0,
     parents: tuple[str, ...] = ("0000:00:01.0",),
 ) -> Path:
-    """Add a card to a machine.
+    """Add a card to a machine, and return its folder.
 
-    Args:
-        tree: The machine.
-        model: Name of the capture.
-        changes: Files that differ; ``None`` removes one.
-        bus_id: Its PCI bus ID, if not that of the capture.
-        number: Number of its primary node; 128 more is that of its render node.
-        parents: The bridges above it.
-
-    Returns:
-        The folder of the device.
+    ``changes`` are files that differ from the capture's; ``None`` removes one. Without a bus ID it
+    has that of the capture.
     """
     captured, files = capture(model)
     for path, content in (changes or {}).items():
@@ -76,15 +68,9 @@ def machine(
 def add_kfd_node(
     tree: Tree, node: int, gpu_id: int, bus_id: str, version: int, *, partition: int = 0
 ) -> None:
-    """Add a GPU, or a partition of one, to KFD's topology.
+    """Add a GPU, or a partition of one, to KFD's topology; node 0 is the processor.
 
-    Args:
-        tree: The machine.
-        node: Number of the node; 0 is the processor.
-        gpu_id: KFD's number of the GPU.
-        bus_id: PCI bus ID of the GPU.
-        version: ``gfx_target_version``.
-        partition: Number of the partition.
+    ``gpu_id`` is KFD's number of the GPU, and ``version`` its ``gfx_target_version``.
     """
     folder = tree.sys / "class/kfd/kfd/topology/nodes"
     if not folder.exists():

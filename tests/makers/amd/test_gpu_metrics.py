@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from gpumon.makers.amd.gpu_metrics import GpuMetrics, event_reasons, parse_gpu_metrics
+from tests.known import known
 from tests.makers.amd.machines import capture
 
 U16, U32, U64 = ctypes.c_uint16, ctypes.c_uint32, ctypes.c_uint64
@@ -52,39 +53,29 @@ def xcp(jpegs: int, accumulators: int) -> Any:
     )
 
 
+TAIL_4 = [("firmware_time", U64), *CLOCKS_4, ("padding", U16)]
 TAIL_6 = [("firmware_time", U64), *CLOCKS_4, ("partitions", U16)]
+THROTTLE_4 = [("energy", U64), ("time", U64), ("throttle", U32), ("lock", U32)]
+NAKS = ("naks", U32 * 2)
 LAYOUTS: dict[tuple[int, int], list[tuple[str, Any]]] = {
     (1, 3): V1_3,
-    (1, 4): [
-        *HEAD_4,
-        *[("vcn", U16 * 4), ("energy", U64), ("time", U64), ("throttle", U32), ("lock", U32)],
-        *LINKS_4,
-        *XGMI,
-        *[("firmware_time", U64), *CLOCKS_4, ("padding", U16)],
-    ],
+    (1, 4): [*HEAD_4, ("vcn", U16 * 4), *THROTTLE_4, *LINKS_4, *XGMI, *TAIL_4],
     (1, 5): [
-        *HEAD_4,
-        *[("vcn", U16 * 4), ("jpeg", U16 * 32), ("energy", U64), ("time", U64)],
-        *[("throttle", U32), ("lock", U32)],
-        *LINKS_4,
-        ("naks", U32 * 2),
-        *XGMI,
-        *[("firmware_time", U64), *CLOCKS_4, ("padding", U16)],
+        *[*HEAD_4, ("vcn", U16 * 4), ("jpeg", U16 * 32), *THROTTLE_4, *LINKS_4, NAKS, *XGMI],
+        *TAIL_4,
     ],
     (1, 6): [
-        *[*HEAD_4, *RESIDENCIES, *LINKS_4, ("naks", U32 * 2), *XGMI, *TAIL_6],
+        *[*HEAD_4, *RESIDENCIES, *LINKS_4, NAKS, *XGMI, *TAIL_6],
         *[("xcp", xcp(32, 1) * 8), ("recovery", U32)],
     ],
-    (1, 7): [
-        *[*HEAD_4, ("bandwidth_max", U64), *RESIDENCIES, *LINKS_4, ("naks", U32 * 2), *XGMI],
-        *[("xgmi_status", U16 * 8), ("padding", U16), *TAIL_6],
-        *[("xcp", xcp(32, 2) * 8), ("recovery", U32)],
-    ],
-    (1, 8): [
-        *[*HEAD_4, ("bandwidth_max", U64), *RESIDENCIES, *LINKS_4, ("naks", U32 * 2), *XGMI],
-        *[("xgmi_status", U16 * 8), ("padding", U16), *TAIL_6],
-        *[("xcp", xcp(40, 5) * 8), ("recovery", U32)],
-    ],
+    **{
+        (1, content): [
+            *[*HEAD_4, ("bandwidth_max", U64), *RESIDENCIES, *LINKS_4, NAKS, *XGMI],
+            *[("xgmi_status", U16 * 8), ("padding", U16), *TAIL_6],
+            *[("xcp", partitions * 8), ("recovery", U32)],
+        ]
+        for content, partitions in ((7, xcp(32, 2)), (8, xcp(40, 5)))
+    },
 }
 
 
@@ -103,9 +94,7 @@ def table(version: tuple[int, int], **values: Any) -> bytes:
 
 
 def parsed(data: bytes) -> GpuMetrics:
-    metrics = parse_gpu_metrics(data)
-    assert metrics is not None
-    return metrics
+    return known(parse_gpu_metrics(data))
 
 
 def captured(model: str) -> bytes:
@@ -125,15 +114,7 @@ def test_the_table_of_a_real_card_agrees_with_its_sensors(model: str) -> None:
 @pytest.mark.parametrize("version", LAYOUTS)
 def test_each_known_version_is_read_at_its_offsets(version: tuple[int, int]) -> None:
     metrics = parsed(
-        table(
-            version,
-            gfx=71,
-            umc=13,
-            energy=65536 * 5,
-            uclk=1300,
-            width=16,
-            speed=320,
-        )
+        table(version, gfx=71, umc=13, energy=65536 * 5, uclk=1300, width=16, speed=320)
     )
     assert (metrics.gfx_activity, metrics.umc_activity) == (71, 13)
     assert (metrics.pcie_width, metrics.pcie_speed) == (16, 320)

@@ -51,12 +51,7 @@ def measure(
 ) -> None:
     """Measure samples with and without process lists, and print milliseconds.
 
-    Args:
-        tree: The machine.
-        backend: The backend, not open yet.
-        clock: The clock of the backend.
-        users: The processes that use a GPU each.
-        info: What ``fdinfo`` says of a process, by its PID, the GPU's bus ID and the round.
+    ``info`` gives what ``fdinfo`` says of a process: by its PID, the GPU's bus ID and the round.
     """
     with_lists: list[float] = []
     without: list[float] = []

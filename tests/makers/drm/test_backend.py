@@ -139,9 +139,6 @@ def test_the_driver_is_named_with_its_version(tree: SampledTree, own: str | None
     assert tree.read().driver.version == f"amdgpu {own or KERNEL}"
 
 
-# Plugging
-
-
 def test_a_gpu_that_is_plugged_in_appears(tree: SampledTree) -> None:
     add_card(tree, 5)
     tree.read()
@@ -169,9 +166,6 @@ def test_an_unplugged_gpu_is_lost_under_its_name_until_it_is_back(two_cards: Sam
     back, _ = tree.read(3.0).gpus
     assert (back.status, back.temperature_gpu) == (GpuStatus.OK, 51)
     assert not {"temperature_gpu", "processes"} & back.unknown.keys()
-
-
-# Sleeping
 
 
 def test_a_sleeping_gpu_is_not_woken(
@@ -314,9 +308,6 @@ def test_a_lost_gpu_that_is_listed_is_tried_again_and_not_praised_too_early(
     faults.errors.clear()
     gpu = tree.gpu(6.0)
     assert (gpu.status, gpu.temperature_gpu) == (GpuStatus.OK, 45)
-
-
-# Hanging
 
 
 def test_a_gpu_that_hangs_does_not_stop_the_others(two_cards: SampledTree, faults: Faults) -> None:

@@ -9,28 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.makers.drm.clients import ClientHead, parse_head, parse_usage
+from tests.makers.intel.captures import XE_CLIENT
 
-# The example in the kernel's drivers/gpu/drm/xe/xe_drm_client.c, shortened.
-XE = b"""pos:    0
-flags:  0100002
-mnt_id: 26
-ino:    685
-drm-driver:     xe
-drm-client-id:  3
-drm-pdev:       0000:03:00.0
-drm-total-system:       0
-drm-resident-system:    0
-drm-total-gtt:  192 KiB
-drm-resident-gtt:       192 KiB
-drm-total-vram0:        23992 KiB
-drm-shared-vram0:       16 MiB
-drm-resident-vram0:     23992 KiB
-drm-cycles-rcs: 28257900
-drm-total-cycles-rcs:   7655183225
-drm-cycles-ccs: 0
-drm-total-cycles-ccs:   7655183225
-drm-engine-capacity-ccs:        4
-"""
+XE = XE_CLIENT.encode()
 
 # The lines of drivers/gpu/drm/amd/amdgpu/amdgpu_fdinfo.c of Linux 6.1, which has a space in one.
 AMDGPU = b"""pos:\t0
@@ -67,9 +48,9 @@ def test_memory_and_cycles_of_xe() -> None:
     assert parse_head(XE) == ClientHead("0000:03:00.0", 3)
     usage = parse_usage(XE)
     assert usage.resident == {"system": 0, "gtt": 192 * 1024, "vram0": 23992 * 1024}
-    assert usage.cycles == {"rcs": 28257900, "ccs": 0}
-    assert usage.total_cycles == {"rcs": 7655183225, "ccs": 7655183225}
-    assert usage.capacity == {"ccs": 4}
+    assert usage.cycles == {"rcs": 28257900, "bcs": 0, "vcs": 0, "ccs": 0}
+    assert usage.total_cycles == dict.fromkeys(usage.cycles, 7655183225)
+    assert usage.capacity == {"vcs": 2, "ccs": 4}
 
 
 def test_memory_and_engine_time_of_amdgpu() -> None:
@@ -88,8 +69,7 @@ def test_the_older_form_of_amdgpu() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [("4096", 4096), ("4 KiB", 4096), ("3 MiB", 3 * 2**20), ("1 GiB", 2**30)],
+    ("text", "expected"), [("4096", 4096), ("4 KiB", 4096), ("3 MiB", 3 * 2**20), ("1 GiB", 2**30)]
 )
 def test_units(text: str, expected: int) -> None:
     assert parse_usage(f"drm-resident-vram0:\t{text}\n".encode()).resident == {"vram0": expected}

@@ -39,13 +39,7 @@ PID_FLAGS = 0x00400000
 
 
 class Tree:
-    """The file systems of a machine, below one folder.
-
-    Attributes:
-        sys: Root of ``/sys``.
-        proc: Root of ``/proc``.
-        dev: Root of ``/dev``.
-    """
+    """The file systems of a machine, below one folder."""
 
     def __init__(self, root: Path) -> None:
         self.sys, self.proc, self.dev = root / "sys", root / "proc", root / "dev"
@@ -76,19 +70,11 @@ class Tree:
         parents: tuple[str, ...] = ("0000:00:01.0",),
         connectors: tuple[str, ...] = ("DP-1", "HDMI-A-1"),
     ) -> Path:
-        """Add a GPU.
+        """Add a GPU, and return its folder.
 
-        Args:
-            bus_id: Its PCI bus ID.
-            driver: Name of its driver.
-            files: Content by path below the folder of the device; ``drm/card0/...`` too.
-            number: Number of its primary node.
-            render: Number of its render node.
-            parents: PCI bus IDs of the bridges above it, the uppermost first.
-            connectors: Its connectors, without a monitor unless ``files`` has their ``status``.
-
-        Returns:
-            The folder of the device.
+        ``files`` are content by path below that; ``number`` and ``render`` are those of its nodes,
+        and ``parents`` the bridges above it, the uppermost first. Its connectors have no monitor
+        unless ``files`` has their ``status``.
         """
         folder = self.pci(bus_id, files, parents)
         drivers = self.sys / "bus/pci/drivers" / driver
@@ -156,13 +142,8 @@ class Tree:
     ) -> Path:
         """Add a process, or replace it.
 
-        Args:
-            pid: Its PID.
-            files: By file descriptor: the path of the open file, and what ``fdinfo`` tells of it.
-            name: Its short name.
-            start: Its start time in ticks.
-            flags: Its flags in ``stat``.
-            uid: Its owner in ``status``.
+        ``files`` are, by descriptor, the path of an open file and what ``fdinfo`` tells of it;
+        ``start`` is in ticks, and ``flags`` are those in ``stat``.
         """
         folder = self.proc / str(pid)
         if folder.exists():
@@ -198,12 +179,7 @@ class Tree:
 
 
 class SampledTree(Tree):
-    """A tree whose GPUs a backend reads when a test says so.
-
-    Attributes:
-        clock: The clock of the backend.
-        kind: Which backend.
-    """
+    """A tree whose GPUs a backend of this kind reads when a test says so."""
 
     def __init__(self, root: Path, kind: type[DrmBackend]) -> None:
         super().__init__(root)

@@ -138,9 +138,6 @@ def test_a_monitor_at_processor_graphics(tree: SampledTree) -> None:
     assert (gpu.display_mode, gpu.display_active) == (True, False)
 
 
-# Models
-
-
 @pytest.mark.parametrize(
     ("device", "name", "discrete"),
     [
@@ -256,9 +253,6 @@ def test_only_set_reasons_are_told(tree: SampledTree, monkeypatch: pytest.Monkey
     faults = Faults(monkeypatch)
     faults.errors = dict.fromkeys(("throttle/status", "reason_thermal"), errno.EACCES)
     assert tree.gpu().unknown["clock_event_reasons"] is Unknown.NO_PERMISSION
-
-
-# Link
 
 
 def test_the_link_of_a_slot_with_fewer_lanes(tree: SampledTree) -> None:

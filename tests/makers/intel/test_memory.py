@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     Ioctl = Callable[[int, int, bytearray], int]
+    Read = Callable[[str, Ioctl], CardMemory | None]
 
 GIB = 2**30
 
@@ -90,52 +91,46 @@ def device(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_memory_of_xe(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def read(device: str, monkeypatch: pytest.MonkeyPatch) -> Read:
+    """Reads the memory of a card of which a driver answers so."""
+
+    def answered(driver: str, ioctl: Ioctl) -> CardMemory | None:
+        monkeypatch.setattr(drivers, "ioctl", ioctl)
+        return read_card_memory(driver, device)
+
+    return answered
+
+
+def test_memory_of_xe(read: Read) -> None:
     answer = xe_answer((SYSTEM, 32 * GIB, 5), (LOCAL, A750_BYTES, A750_USED))
-    monkeypatch.setattr(drivers, "ioctl", xe_driver(answer))
-    assert read_card_memory("xe", device) == CardMemory(A750_BYTES, A750_USED)
+    assert read("xe", xe_driver(answer)) == CardMemory(A750_BYTES, A750_USED)
 
 
-def test_memory_of_all_tiles_is_added(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_all_tiles_is_added(read: Read) -> None:
     answer = xe_answer((LOCAL, 64 * GIB, 1), (LOCAL, 64 * GIB, 2))
-    monkeypatch.setattr(drivers, "ioctl", xe_driver(answer))
-    assert read_card_memory("xe", device) == CardMemory(128 * GIB, 3)
+    assert read("xe", xe_driver(answer)) == CardMemory(128 * GIB, 3)
 
 
-def test_memory_of_i915(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_of_i915(read: Read) -> None:
     answer = i915_answer((SYSTEM, 32 * GIB, 32 * GIB), (LOCAL, 16 * GIB, 13 * GIB))
-    monkeypatch.setattr(drivers, "ioctl", i915_driver(answer))
-    assert read_card_memory("i915", device) == CardMemory(16 * GIB, 3 * GIB)
+    assert read("i915", i915_driver(answer)) == CardMemory(16 * GIB, 3 * GIB)
 
 
-@pytest.mark.parametrize(
-    ("driver", "ioctl"),
-    [
-        ("xe", xe_driver(xe_answer((LOCAL, B580_BYTES, 0)))),
-        ("i915", i915_driver(i915_answer((LOCAL, B580_BYTES, B580_BYTES)))),
-    ],
-)
-def test_what_is_used_is_unknown_and_not_zero_without_the_right_to_know_it(
-    device: str, monkeypatch: pytest.MonkeyPatch, driver: str, ioctl: Ioctl
-) -> None:
-    monkeypatch.setattr(drivers, "ioctl", ioctl)
-    assert read_card_memory(driver, device) == CardMemory(B580_BYTES, None)
+def test_what_is_used_is_unknown_and_not_zero_without_the_right_to_know_it(read: Read) -> None:
+    xe = xe_driver(xe_answer((LOCAL, B580_BYTES, 0)))
+    i915 = i915_driver(i915_answer((LOCAL, B580_BYTES, B580_BYTES)))
+    assert read("xe", xe) == read("i915", i915) == CardMemory(B580_BYTES, None)
 
 
-def test_processor_graphics_have_no_memory_of_their_own(
-    device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(drivers, "ioctl", xe_driver(xe_answer((SYSTEM, 32 * GIB, 5))))
-    assert read_card_memory("xe", device) is None
+def test_processor_graphics_have_no_memory_of_their_own(read: Read) -> None:
+    assert read("xe", xe_driver(xe_answer((SYSTEM, 32 * GIB, 5)))) is None
 
 
 @pytest.mark.parametrize("answer", [-errno.EINVAL, 0, 3, 2**30, struct.pack("=I3I", 1000, 0, 0, 0)])
-def test_a_wrong_answer_is_no_memory(
-    device: str, monkeypatch: pytest.MonkeyPatch, answer: int | bytes
-) -> None:
-    monkeypatch.setattr(drivers, "ioctl", i915_driver(answer))
+def test_a_wrong_answer_is_no_memory(read: Read, answer: int | bytes) -> None:
     try:
-        assert read_card_memory("i915", device) is None
+        assert read("i915", i915_driver(answer)) is None
     except OSError as error:
         assert error.errno == errno.EINVAL  # noqa: PT017 - either is right
 

@@ -9,7 +9,7 @@ import shlex
 import signal
 from collections import defaultdict
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 import pytest
@@ -29,16 +29,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 
-class Site:
+class Site(NamedTuple):
     """Two hosts: ``gpu-01`` has two H100 with a job of 40 GiB, ``gpu-02`` an RTX 4090.
 
     Their first GPUs have one UUID.
     """
 
-    def __init__(self, lab: Lab, hosts: list[Sshd], pid: int) -> None:
-        self.lab = lab
-        self.hosts = hosts
-        self.pid = pid
+    lab: Lab
+    hosts: list[Sshd]
+    pid: int
 
     @property
     def options(self) -> list[str]:
@@ -51,7 +50,7 @@ def site(lab: Lab) -> Iterator[Site]:
     with ExitStack() as ending:
         (owner,) = ending.enter_context(owners(1, ["python", "train.py"]))
         cards = ([h100(), h100()], [rtx4090()])
-        drivers = [ending.enter_context(Driver(list(one))) for one in cards]
+        drivers = [ending.enter_context(Driver(one)) for one in cards]
         for card in drivers[0].cards:
             card.memory_used = 40 * GIB
             card.utilization_gpu = 90

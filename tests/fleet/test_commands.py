@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+LOG = ("log", "x.csv")
+
+
 class Site(NamedTuple):
     """Three hosts: ``gpu-01`` has two H100 with a job, ``gpu-02`` an RTX 4090, ``gpu-03`` four.
 
@@ -222,13 +225,21 @@ lab = "gpu-[01-02]"
         (["snapshot", "--hosts", "a", "--ssh", ""], "is empty"),
         (["snapshot", "--hosts", "a", "--gpus", "0"], "--gpus"),
         (["--hosts", "a", "report", "x.csv"], "--hosts has no effect"),
+        ([*LOG, "--hosts", "gpu-[01"], "gpu-[01"),
+        ([*LOG, "--hosts", "a", "--gpus", "0"], "--gpus means this machine: leave out --hosts."),
+        ([*LOG, "--hosts", "a", "--demo"], "simulated machines are shown on a terminal only"),
+        ([*LOG, "--ssh", "ssh"], "--ssh needs --hosts, which names the machines to connect to."),
     ],
 )
-def test_what_cannot_be_meant_is_refused_in_a_sentence(arguments: list[str], said: str) -> None:
+def test_what_cannot_be_meant_is_refused_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     done = run_here(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

@@ -219,22 +219,3 @@ def test_a_host_that_never_answers_is_told_at_the_end(lab: Lab, tmp_path: Path) 
         assert log.end() == 0
         assert "gpu-01 was never logged: it refuses connections" in log.said
     assert not (tmp_path / "no.csv").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--hosts", "gpu-[01"], "gpu-[01"),
-        (["--hosts", "gpu-01", "--gpus", "0"], "--gpus means this machine: leave out --hosts."),
-        (["--hosts", "gpu-01", "--demo"], "simulated machines are shown on a terminal only"),
-        (["--ssh", "ssh -v"], "--ssh needs --hosts, which names the machines to connect to."),
-    ],
-)
-def test_what_cannot_be_meant_is_refused_in_a_sentence(
-    tmp_path: Path, arguments: list[str], said: str
-) -> None:
-    done = run_here("log", str(tmp_path / "run.csv"), *arguments)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []

@@ -157,13 +157,6 @@ def test_a_job_without_a_step_is_seen_too(cluster: SlurmCluster, driver: Driver)
     assert "a slurm job has it" in two.stderr
 
 
-def test_an_array_has_its_own_name(cluster: SlurmCluster, driver: Driver) -> None:
-    job = cluster.submit("--gres=gpu:1", "--array=3-3")
-    (known,) = allocations(driver)
-    cluster.cancel(job)
-    assert known["job"] == f"{job}_3"
-
-
 def test_a_log_has_each_gpus_job(cluster: SlurmCluster, driver: Driver, tmp_path: Path) -> None:
     job = cluster.submit("--gres=gpu:1")
     path = tmp_path / "run.csv"

@@ -308,9 +308,6 @@ def test_expanded_hosts_are_never_more(hosts: str, most: int) -> None:
     assert len(expand_hosts(hosts, most) or ()) <= most
 
 
-# The GPUs
-
-
 @pytest.mark.parametrize(
     ("gres", "expected"),
     [

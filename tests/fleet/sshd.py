@@ -24,7 +24,6 @@ from tests.ports import free_place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import TracebackType
 
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin")
 PATIENCE = 60.0
@@ -72,14 +71,9 @@ class Sshd:
             f"ListenAddress {self.place.host}",
             f'HostKey "{folder}/host_key"',
             f"AuthorizedKeysFile {_word(folder.parent / 'authorized_keys')}",
-            "PidFile none",
-            "StrictModes no",
-            "UsePAM no",
-            "PermitRootLogin yes",
-            "KbdInteractiveAuthentication no",
-            "PasswordAuthentication no",
-            "PrintMotd no",
-            "LogLevel ERROR",
+            *("PidFile none", "StrictModes no", "UsePAM no", "PermitRootLogin yes"),
+            *("KbdInteractiveAuthentication no", "PasswordAuthentication no"),
+            *("PrintMotd no", "LogLevel ERROR"),
             *([f"SetEnv {variables}"] if variables else []),
         ]
         (folder / "sshd_config").write_text("\n".join(lines) + "\n")
@@ -139,12 +133,12 @@ def _word(path: Path) -> str:
     return f'"{str(path).replace("%", "%%")}"'
 
 
-class Lab:
-    """Hosts and a client that reaches them by their names."""
+class Lab(ExitStack):
+    """Hosts and a client that reaches them by their names; the hosts stop with the block."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self.folder = folder
-        self._ending = ExitStack()
         make_key(folder / "key")
         (folder / "authorized_keys").write_text((folder / "key.pub").read_text())
         self.config = folder / "ssh_config"
@@ -182,11 +176,10 @@ class Lab:
         sshd = Sshd(folder, environment or {}, options)
         with self.config.open("a") as config:
             config.write(f"Host {name} {also}\n HostName {sshd.place.host}\n")
-            config.write(f" Port {sshd.place.port}\n")
-            config.write(f" HostKeyAlias {name}\n")
+            config.write(f" Port {sshd.place.port}\n HostKeyAlias {name}\n")
         self.trust(name, sshd)
         self.hosts[name] = sshd
-        self._ending.callback(sshd.stop)
+        self.callback(sshd.stop)
         if running:
             sshd.start()
         return sshd
@@ -195,14 +188,3 @@ class Lab:
         key = (sshd.folder / "host_key.pub").read_text()
         with (self.folder / "known_hosts").open("a") as known:
             known.write(f"{name} {key}")
-
-    def __enter__(self) -> Lab:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._ending.close()

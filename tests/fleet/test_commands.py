@@ -9,7 +9,7 @@ import os
 import shlex
 import sys
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -24,38 +24,31 @@ from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
 
-class Site:
+LOG = ("log", "x.csv")
+
+
+class Site(NamedTuple):
     """Three hosts: ``gpu-01`` has two H100 with a job, ``gpu-02`` an RTX 4090, ``gpu-03`` four.
 
     ``gpu-04`` is off.
     """
 
-    def __init__(self, lab: Lab, drivers: list[Driver], pid: int) -> None:
-        self.lab = lab
-        self.drivers = drivers
-        self.pid = pid
+    lab: Lab
+    drivers: list[Driver]
+    pid: int
 
-    def run(
-        self, *arguments: str, env: Mapping[str, str] | None = None
-    ) -> subprocess.CompletedProcess[str]:
-        return fork_server.run(
-            [*GPUMON, *arguments], {**os.environ, **(env or {})}, cwd=ROOT, timeout=PATIENCE
-        )
+    def run(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
+        command = [*GPUMON, *arguments]
+        return fork_server.run(command, {**os.environ, **env}, cwd=ROOT, timeout=PATIENCE)
 
-    def on(
-        self, hosts: str, *arguments: str, env: Mapping[str, str] | None = None
-    ) -> subprocess.CompletedProcess[str]:
+    def on(self, hosts: str, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
         """Run a command on hosts; the time limit is no matter of the test."""
-        ssh = self.lab.ssh
-        more = ("--hosts", hosts, "--ssh", ssh, "--timeout", f"{PATIENCE}s")
-        return self.run(*arguments, *more, env=env)
-
-    def json(self, hosts: str, *arguments: str) -> Any:
-        return json.loads(self.on(hosts, *arguments, "--format", "json").stdout)
+        more = ("--hosts", hosts, "--ssh", self.lab.ssh, "--timeout", f"{PATIENCE}s")
+        return self.run(*arguments, *more, **env)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +59,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         lab = ending.enter_context(Lab(tmp_path_factory.mktemp("lab")))
         (owner,) = ending.enter_context(owners(1, ["python", "train.py"]))
         cards = ([h100(), h100()], [rtx4090()], [h100()] * 4)
-        drivers = [ending.enter_context(Driver(list(one))) for one in cards]
+        drivers = [ending.enter_context(Driver(one)) for one in cards]
         for card in drivers[0].cards:
             card.memory_used = 40 * GIB
             card.processes = [Owner(owner.pid, memory=40 * GIB, sm=90)]
@@ -169,7 +162,8 @@ def test_select_says_of_every_host_why_it_has_no_gpu(site: Site) -> None:
 
 
 def test_select_as_json_has_the_selection_of_one_machine(site: Site) -> None:
-    told = site.json("gpu-[02-03]", "select", "--model", "h100")
+    done = site.on("gpu-[02-03]", "select", "--model", "h100", "--format", "json")
+    told = json.loads(done.stdout)
     assert told["host"] == "gpu-03"
     assert told["selection"]["schema"] == "gpumon.select/1"
     assert [one["index"] for one in told["selection"]["chosen"]] == [0]
@@ -179,8 +173,7 @@ def test_select_as_json_has_the_selection_of_one_machine(site: Site) -> None:
 def test_reservations_there_matter_and_what_is_allowed_here_does_not(
     site: Site, tmp_path: Path
 ) -> None:
-    hidden = {"CUDA_VISIBLE_DEVICES": ""}
-    done = site.on("gpu-02", "select", "--format", "index", env=hidden)
+    done = site.on("gpu-02", "select", "--format", "index", CUDA_VISIBLE_DEVICES="")
     assert (done.returncode, done.stdout) == (0, "gpu-02 0\n")
     folder = tmp_path / "locks"
     site.lab.host("reserving", environment(site.drivers[1]) | {"GPUMON_LOCK_DIR": str(folder)})
@@ -205,14 +198,14 @@ lab = "gpu-[01-02]"
 "gpu-02" = "{sys.executable} -m tests.fleet.streamer"
 """,
     )
-    done = site.run("snapshot", "--hosts", "group:lab", "--format", "json", env=env)
+    done = site.run("snapshot", "--hosts", "group:lab", "--format", "json", **env)
     assert (done.returncode, done.stderr) == (0, "")
     hosts = json.loads(done.stdout)["hosts"]
     assert [len(host["snapshot"]["gpus"]) for host in hosts] == [2, 8]
-    assert site.run("config", "check", env=env).returncode == 0
+    assert site.run("config", "check", **env).returncode == 0
     with (tmp_path / "gpumon/config.toml").open("a") as file:
         file.write('"gpu-[9-1]" = "x"\n')
-    done = site.run("config", "check", env=env)
+    done = site.run("config", "check", **env)
     assert done.returncode == 1
     assert "backwards" in done.stderr
 
@@ -232,13 +225,21 @@ lab = "gpu-[01-02]"
         (["snapshot", "--hosts", "a", "--ssh", ""], "is empty"),
         (["snapshot", "--hosts", "a", "--gpus", "0"], "--gpus"),
         (["--hosts", "a", "report", "x.csv"], "--hosts has no effect"),
+        ([*LOG, "--hosts", "gpu-[01"], "gpu-[01"),
+        ([*LOG, "--hosts", "a", "--gpus", "0"], "--gpus means this machine: leave out --hosts."),
+        ([*LOG, "--hosts", "a", "--demo"], "simulated machines are shown on a terminal only"),
+        ([*LOG, "--ssh", "ssh"], "--ssh needs --hosts, which names the machines to connect to."),
     ],
 )
-def test_what_cannot_be_meant_is_refused_in_a_sentence(arguments: list[str], said: str) -> None:
+def test_what_cannot_be_meant_is_refused_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     done = run_here(*arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow

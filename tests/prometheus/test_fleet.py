@@ -108,10 +108,6 @@ def sampled(source: Source, has_every_metric: Callable[[Gpu], bool] = has_power)
     return sample
 
 
-def _has_free_memory(host: HostState) -> bool:
-    return host.snapshot is not None and host.snapshot.gpus[1].memory_free is not None
-
-
 def test_hosts_of_both_spellings_and_their_values(site: Site) -> None:
     """Also one without any label for the host; a blank of DCGM is unknown."""
     blank = {**DEFAULT_COUNTERS, "DCGM_FI_DEV_GPU_TEMP": 9223372036854775794}
@@ -125,7 +121,7 @@ def test_hosts_of_both_spellings_and_their_values(site: Site) -> None:
     fleet = site.open()
     wait_for(fleet, lambda now: sum(map(is_live, now.hosts)) == 3, "three hosts")
     # What changes seldom is asked apart, and may arrive later.
-    wait_for(fleet, lambda now: all(map(_has_free_memory, now.hosts[:1])), "all values")
+    wait_for(fleet, lambda now: known(now.hosts[0].snapshot).gpus[1].memory_free, "all values")
     latest = fleet.latest()
     assert [host.name for host in latest.hosts] == ["gpu2", "gpu10", "smi"]
     assert {host.origin for host in latest.hosts} == {HostOrigin.PROMETHEUS}
@@ -145,26 +141,19 @@ def test_hosts_of_both_spellings_and_their_values(site: Site) -> None:
 
 
 _SMI_UUID = "GPU-df6e7a7c-7314-46f8-abc4-b88b36dcf3aa"
-_SMI = (
-    "\n".join(
-        f'{name}{{{more}uuid="{_SMI_UUID[4:]}"}} {value}'
-        for name, more, value in (
-            (
-                "nvidia_smi_gpu_info",
-                'name="NVIDIA GeForce RTX 2080 SUPER",driver_version="471.11",',
-                1,
-            ),
-            ("nvidia_smi_index", "", 3),
-            ("nvidia_smi_memory_used_bytes", "", 706740224),
-            ("nvidia_smi_memory_total_bytes", "", 8589934592),
-            ("nvidia_smi_utilization_gpu_ratio", "", 0.07),
-            ("nvidia_smi_temperature_gpu", "", 34),
-            ("nvidia_smi_power_draw_watts", "", 28.07),
-            ("nvidia_smi_clocks_current_sm_clock_hz", "", 1.6e9),
-            ("nvidia_smi_pstate", "", 8),
-        )
-    )
-    + "\n"
+_SMI_INFO = 'name="NVIDIA GeForce RTX 2080 SUPER",driver_version="471.11",'
+_SMI_VALUES = {
+    "index": 3,
+    "memory_used_bytes": 706740224,
+    "memory_total_bytes": 8589934592,
+    "utilization_gpu_ratio": 0.07,
+    "temperature_gpu": 34,
+    "power_draw_watts": 28.07,
+    "clocks_current_sm_clock_hz": 1.6e9,
+    "pstate": 8,
+}
+_SMI = f'nvidia_smi_gpu_info{{{_SMI_INFO}uuid="{_SMI_UUID[4:]}"}} 1\n' + "".join(
+    f'nvidia_smi_{name}{{uuid="{_SMI_UUID[4:]}"}} {value}\n' for name, value in _SMI_VALUES.items()
 )
 
 

@@ -121,7 +121,7 @@ SLURM, KUBERNETES = Allocation("slurm", unplaced=None), Allocation("kubernetes",
     ("allocations", "sentence"),
     [
         (
-            [replace(ANN, until=NOON - 1)],
+            [replace(ANN, until=NOON - 1, devices=("GPU-3",))],
             "slurm 88123 of ann has had it for 1h00m, past its time limit",
         ),
         ([SLURM], "which GPUs slurm has given to jobs is not known"),
@@ -147,4 +147,4 @@ SLURM, KUBERNETES = Allocation("slurm", unplaced=None), Allocation("kubernetes",
     ],
 )
 def test_what_is_known_of_jobs_is_said(allocations: list[Allocation], sentence: str) -> None:
-    assert refused(verdicts(*allocations)[1]) == sentence
+    assert refused(verdicts(*allocations)[-1]) == sentence

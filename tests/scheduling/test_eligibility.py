@@ -308,19 +308,21 @@ def test_a_job_gets_gpus_of_one_maker() -> None:
 @pytest.mark.parametrize(
     ("asked", "gpus", "indices"),
     [
-        # Those that are asked for decide whose they are.
         (Requirements(only=parse_selection("1")), (IDLE, AMD, ARC), [1]),
         (Requirements(models=("mi210",)), (IDLE, AMD, ARC), [1]),
         (Requirements(maker="AMD"), (IDLE, AMD, ARC), [1]),
         (Requirements(only=parse_selection("0-1"), least=2, most=2), (IDLE, AMD, ARC), [0]),
         (ANY, (replace(AMD, index=0), ARC), [0]),
-        # The index 0 is kept for NVIDIA's GPU, whose driver is away.
         (ANY, (AMD, ARC), []),
         (Requirements(maker="AMD"), (AMD, ARC), [1]),
-        # A processor's GPU is given where it is the only one, or named.
         (ANY, (replace(OWN, index=0),), [0]),
         (ANY, (replace(AMD, index=0), OWN), [0]),
         (Requirements(only=parse_selection("3")), (AMD, OWN), [3]),
+    ],
+    ids=[
+        *("by number", "by model", "by maker", "the first of two", "without NVIDIA's"),
+        *("the index 0 is kept for NVIDIA's", "of AMD while NVIDIA's driver is away"),
+        *("a processor's alone", "a processor's beside another", "a processor's by number"),
     ],
 )
 def test_a_job_gets_these_of_several_makers_gpus(

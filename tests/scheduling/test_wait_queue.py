@@ -16,6 +16,7 @@ from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import GpuStatus
 from gpumon.scheduling.choose import Chooser
 from gpumon.scheduling.eligibility import Allowance, Circumstances, judge
+from gpumon.scheduling.lock_folder import shared_folder
 from gpumon.scheduling.locks import Locks
 from gpumon.scheduling.queue import GATHERS_AFTER, TAKES_SECONDS, QueueEntry, WaitQueue, tickets
 from gpumon.scheduling.requirements import Requirements
@@ -49,6 +50,12 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Folder]:
+    with closing(known(shared_folder(str(tmp_path / "locks")))) as made:
+        yield made
 
 
 @pytest.fixture
@@ -191,9 +198,6 @@ def test_a_waiter_keeps_gpus_of_the_maker_that_its_environment_names(tmp_path: P
             assert b'"maker":"AMD"' in ticket.wants
         finally:
             first.leave_queue()
-
-
-# Tickets
 
 
 def names(folder: Folder) -> list[str]:

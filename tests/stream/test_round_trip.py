@@ -260,9 +260,6 @@ def test_processes_may_come_and_go(count: int) -> None:
     assert [sample.snapshot for sample in read(b"".join(parts_of(written)))] == written
 
 
-# The page
-
-
 PAGE = (Path(__file__).parents[2] / "docs" / "stream.md").read_text(encoding="utf-8")
 
 

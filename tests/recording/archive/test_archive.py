@@ -500,3 +500,10 @@ def test_who_may_not_read_it_is_told_so(tmp_path: Path, monkeypatch: pytest.Monk
             f"You may not read the history in {folder}: only members of its group may."
         )
     os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize("folder", ["history", "var/lib/gpumon/history"])
+def test_the_folder_of_a_history_is_made_with_those_above_it(tmp_path: Path, folder: str) -> None:
+    for _ in range(2):
+        writer(tmp_path / folder).close()
+    assert (tmp_path / folder).is_dir()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 from msgspec.structs import replace
@@ -11,6 +12,8 @@ from msgspec.structs import replace
 from gpumon.model.processes import GpuUse
 from gpumon.recording.csv.columns import PROCESS_COLUMNS, columns_of
 from gpumon.recording.csv.headings import Header
+from gpumon.recording.csv.log_messages import length, progress, size
+from gpumon.recording.csv.log_session import _LogReporter
 from gpumon.recording.csv.rows import ProcessRows
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.recording.csv.reading import opened, rows, write_log
@@ -19,6 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from gpumon.model.snapshot import Snapshot
+    from gpumon.recording.recorder import LogStatus
+    from gpumon.text.status_line import StatusLine
 
 
 @pytest.mark.parametrize(("user", "pids"), [(None, ["1", "2", "3"]), ("ann", ["1"]), ("cy", [])])
@@ -90,3 +95,68 @@ def test_an_impossible_measurement_among_others_is_unknown(
     path = tmp_path / "run.csv"
     path.write_text("\n".join([f"timestamp,index,{column}", *lines, ""]))
     assert [row[1] for row in rows(path, [column], processes=False)] == known
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1, "0s"),
+        (59.9, "59s"),
+        (60, "1m00s"),
+        (724, "12m04s"),
+        (3599, "59m59s"),
+        (3600, "1h00m00s"),
+        (11524, "3h12m04s"),
+        (86399, "23h59m59s"),
+        (86400, "1d00h00m"),
+        (184320, "2d03h12m"),
+    ],
+)
+def test_a_log_says_durations_to_the_second(seconds: float, text: str) -> None:
+    assert length(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (999, "999 B"),
+        (1000, "1.0 KiB"),
+        (1023000, "999.0 KiB"),
+        (1024000, "1.0 MiB"),
+        (1047527424, "999.0 MiB"),
+        (1048576000, "1.0 GiB"),
+    ],
+)
+def test_a_log_says_sizes_in_few_characters(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "share", "left"),
+    [(0, "  0 %", "2m00s"), (30, " 25 %", "1m30s"), (150, "100 %", "0s")],
+)
+def test_the_progress_of_a_log_is_the_part_of_its_time(
+    seconds: float, share: str, left: str
+) -> None:
+    assert progress(seconds, 120.0).endswith(f" {share}  {left} left")
+    bar = progress(seconds, 120.0)[: -len(f" {share}  {left} left")]
+    assert bar.count("█") == len(bar) * int(share[:3]) // 100
+
+
+def test_a_log_says_once_that_it_has_begun_and_when_trouble_begins_and_ends() -> None:
+    said: list[str] = []
+    line = SimpleNamespace(say=said.append)
+    reporter = _LogReporter(cast("StatusLine", line), "it begins")
+    reporter.report(None, None, ())
+    assert said == []
+    full = "the disk is full since {} s"
+    for lost, trouble in enumerate((None, None, full.format(1), full.format(2), None, None)):
+        reporter.report(cast("LogStatus", SimpleNamespace(lost=lost)), trouble, ())
+    reporter.report(None, None, ["GPU 3 is lost"])
+    begun, *timed = said
+    assert begun == "it begins"
+    assert [text.partition(" ")[2].partition(" ")[2] for text in timed] == [
+        "2 samples lost · the disk is full since 1 s",
+        "4 samples lost · it goes on",
+        "GPU 3 is lost",
+    ]

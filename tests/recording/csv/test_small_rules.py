@@ -10,11 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from gpumon.model.processes import GpuUse
+from gpumon.recording.csv import file_lines
 from gpumon.recording.csv.columns import PROCESS_COLUMNS, columns_of
+from gpumon.recording.csv.file_lines import FileLines
 from gpumon.recording.csv.headings import Header
 from gpumon.recording.csv.log_messages import length, progress, size
 from gpumon.recording.csv.log_session import _LogReporter
 from gpumon.recording.csv.rows import ProcessRows
+from gpumon.recording.recording import RecordingError
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.recording.csv.reading import opened, rows, write_log
 
@@ -160,3 +163,37 @@ def test_a_log_says_once_that_it_has_begun_and_when_trouble_begins_and_ends() ->
         "4 samples lost · it goes on",
         "GPU 3 is lost",
     ]
+
+
+@pytest.mark.parametrize("tail", range(10))
+@pytest.mark.parametrize("first", [b"", b"ab\n", b"ab\ncde\n"])
+def test_the_last_complete_line_is_found_wherever_a_piece_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: bytes, tail: int
+) -> None:
+    monkeypatch.setattr(file_lines, "PIECE", 4)
+    path = tmp_path / "run.csv"
+    path.write_bytes(first + b"x" * tail)
+    lines = FileLines(path.open("rb"))
+    try:
+        assert lines.end_of_lines(0, lines.size) == len(first)
+        # It is written to its end, and another is begun.
+        with path.open("ab") as file:
+            file.write(b"x\ny")
+        assert lines.end_of_lines(len(first), lines.size) == len(first) + tail + 2
+    finally:
+        lines.close()
+
+
+@pytest.mark.parametrize(("own", "is_refused"), [("", False), ("this is no log\n", True)])
+def test_a_log_whose_own_file_is_none_is_refused_though_older_parts_can_be_read(
+    tmp_path: Path, own: str, *, is_refused: bool
+) -> None:
+    write_log(tmp_path / "run.part0001.csv", [snapshot(NOON)])
+    (tmp_path / "run.csv").write_text(own)
+    (tmp_path / "run.part0002.csv").write_text("a broken part harms nobody\n")
+    if is_refused:
+        with pytest.raises(RecordingError), opened(tmp_path / "run.csv"):
+            pass
+    else:
+        with opened(tmp_path / "run.csv") as tape:
+            assert (tape.first, tape.last) == (NOON, NOON)

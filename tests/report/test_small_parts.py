@@ -169,3 +169,10 @@ def test_the_memory_of_a_time_range_is_that_of_each_moment_in_it(
     [line] = report(log, by=by, first=day_and_time(first), last=day_and_time(last))["lines"]
     assert line["memory_mean_bytes"] == pytest.approx(mean * GIB)
     assert line["memory_peak_bytes"] == peak * GIB
+
+
+def test_without_colours_the_curves_differ_by_their_marks() -> None:
+    card = GpuCurves("ada-07", NOON)
+    legend = draw([card], 80, 24, colour=False).splitlines()[0]
+    marks = [part.split()[0] for part in legend.split("   ")]
+    assert len(set(marks)) == len(marks) == 2

@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import csv
+import re
+from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
 from msgspec.structs import replace
 
+from gpumon.model.allocations import Allocation
 from gpumon.model.processes import GpuUse
-from gpumon.recording.csv import file_lines
+from gpumon.recording.csv import allocation_cells, file_lines
+from gpumon.recording.csv.allocation_cells import users_cell
 from gpumon.recording.csv.columns import PROCESS_COLUMNS, columns_of
 from gpumon.recording.csv.file_lines import FileLines
-from gpumon.recording.csv.headings import Header
+from gpumon.recording.csv.headings import Header, first_header
 from gpumon.recording.csv.log_messages import length, progress, size
 from gpumon.recording.csv.log_session import _LogReporter
+from gpumon.recording.csv.parsers import EARLIEST, LATEST, parse_time
 from gpumon.recording.csv.rows import ProcessRows
 from gpumon.recording.recording import RecordingError
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.recording.csv.reading import opened, rows, write_log
+from tests.recording.csv.several import write_several
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -197,3 +203,43 @@ def test_a_log_whose_own_file_is_none_is_refused_though_older_parts_can_be_read(
     else:
         with opened(tmp_path / "run.csv") as tape:
             assert (tape.first, tape.last) == (NOON, NOON)
+
+
+def test_a_log_of_several_machines_without_a_row_yet_has_no_sample(tmp_path: Path) -> None:
+    with opened(write_several(tmp_path / "run.csv", [])) as tape:
+        assert (tape.first, tape.last) == (None, None)
+
+
+@pytest.mark.parametrize(("most", "cell"), [(7, "ann;bob"), (6, "ann"), (3, "ann"), (2, "")])
+def test_a_cell_has_as_many_users_as_it_takes(
+    monkeypatch: pytest.MonkeyPatch, most: int, cell: str
+) -> None:
+    monkeypatch.setattr(allocation_cells, "_CELL_CHARACTERS", most)
+    given = [Allocation("slurm", user=user) for user in ("ann", "bob")]
+    assert users_cell(given) == cell
+
+
+@pytest.mark.parametrize(
+    ("moment", "is_read"),
+    [(EARLIEST, True), (EARLIEST - 1, False), (LATEST, True), (LATEST + 1, False)],
+)
+def test_a_time_that_no_clock_shows_is_none(moment: float, *, is_read: bool) -> None:
+    text = datetime.fromtimestamp(moment, timezone.utc).isoformat()
+    if is_read:
+        assert parse_time(text) == moment
+    else:
+        with pytest.raises(ValueError, match=re.escape(text)):
+            parse_time(text)
+
+
+@pytest.mark.parametrize(
+    ("line", "is_prefix"),
+    [
+        (b"0: timestamp,utilization.gpu [%]\n", True),
+        (b"0: timestamp of a host,utilization.gpu [%]\n", False),
+    ],
+)
+def test_what_a_program_writes_before_each_line_is_named(line: bytes, *, is_prefix: bool) -> None:
+    with pytest.raises(RecordingError) as refused:
+        first_header(line + b"0: 2023-11-14,5\n", "run.csv", processes=False)
+    assert ("before the column timestamp" in str(refused.value)) is is_prefix

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from gpumon.model.allocations import Allocation
 from gpumon.model.processes import GpuUse
+from gpumon.model.snapshot import Unknown
 from gpumon.recording.csv import allocation_cells, file_lines
 from gpumon.recording.csv.allocation_cells import users_cell
 from gpumon.recording.csv.columns import PROCESS_COLUMNS, columns_of
@@ -243,3 +244,32 @@ def test_what_a_program_writes_before_each_line_is_named(line: bytes, *, is_pref
     with pytest.raises(RecordingError) as refused:
         first_header(line + b"0: 2023-11-14,5\n", "run.csv", processes=False)
     assert ("before the column timestamp" in str(refused.value)) is is_prefix
+
+
+def test_no_error_of_a_gpu_is_known_only_in_a_log_of_gpumon(tmp_path: Path) -> None:
+    own = write_log(tmp_path / "own.csv", [snapshot(NOON)])
+    other = tmp_path / "other.csv"
+    lines = ("timestamp,index,xid,utilization.gpu [%]", "2023-11-14T12:00:00+00:00,0,,5", "")
+    other.write_text("\n".join(lines))
+    for path, reason in ((own, None), (other, Unknown.NOT_RECORDED)):
+        with opened(path) as tape:
+            read = tape.at(NOON)
+        assert read is not None
+        assert (read.gpus[0].xid, read.gpus[0].unknown.get("xid")) == (None, reason)
+
+
+@pytest.mark.parametrize("pace", [1.0, 0.7])
+@pytest.mark.parametrize(("back", "shift"), [(0.0, 0.0), (0.02, 0.0), (60.0, 60.0)])
+def test_a_clock_that_was_set_back_between_two_parts_moves_what_was_before(
+    tmp_path: Path, pace: float, back: float, shift: float
+) -> None:
+    earlier = [snapshot(NOON), snapshot(NOON + pace)]
+    later = [snapshot(NOON + 2 * pace - back), snapshot(NOON + 3 * pace - back)]
+    write_log(tmp_path / "run.part0001.csv", earlier)
+    write_log(tmp_path / "run.csv", later, began=NOON - back)
+    with opened(tmp_path / "run.csv") as tape:
+        first = tape.first
+        assert first is not None
+        # What only comes of adding and subtracting is no step of the clock.
+        assert first == (pytest.approx(NOON - shift, abs=1e-4) if shift else NOON)
+        assert tape.last == later[-1].time

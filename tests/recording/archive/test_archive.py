@@ -507,3 +507,14 @@ def test_the_folder_of_a_history_is_made_with_those_above_it(tmp_path: Path, fol
     for _ in range(2):
         writer(tmp_path / folder).close()
     assert (tmp_path / folder).is_dir()
+
+
+def test_others_cannot_write_where_a_history_is_under_any_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        writer(tmp_path / "gpumon/history").close()
+    finally:
+        os.umask(before)
+    for folder in (tmp_path / "gpumon", tmp_path / "gpumon/history"):
+        assert folder.stat().st_mode & 0o022 == 0
+    assert (tmp_path / "gpumon").stat().st_mode & 0o777 == 0o755

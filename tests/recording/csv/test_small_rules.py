@@ -25,10 +25,11 @@ from gpumon.recording.csv.parsers import EARLIEST, LATEST, parse_time
 from gpumon.recording.csv.rows import ProcessRows
 from gpumon.recording.recording import RecordingError
 from tests.build import GIB, NOON, gpu, process, snapshot
-from tests.recording.csv.reading import opened, rows, write_log
+from tests.recording.csv.reading import opened, read_whole, rows, write_log
 from tests.recording.csv.several import write_several
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from gpumon.model.snapshot import Snapshot
@@ -273,3 +274,69 @@ def test_a_clock_that_was_set_back_between_two_parts_moves_what_was_before(
         # What only comes of adding and subtracting is no step of the clock.
         assert first == (pytest.approx(NOON - shift, abs=1e-4) if shift else NOON)
         assert tape.last == later[-1].time
+
+
+def edited(path: Path, field: str, cells: Sequence[str]) -> None:
+    """Give a column of gpumon's own log other cells."""
+    with path.open(newline="") as file:
+        header, *written = csv.reader(file)
+    place = header.index(columns_of([field], processes=False)[0].name)
+    for row, cell in zip(written, cells, strict=True):
+        row[place] = cell
+    with path.open("w", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([header, *written])
+
+
+@pytest.mark.parametrize("wrong", ["4294967", "-1", "nan", "inf", ""])
+def test_an_impossible_measurement_is_unknown_where_a_column_is_read_at_once(
+    tmp_path: Path, wrong: str
+) -> None:
+    path = write_log(
+        tmp_path / "run.csv", [snapshot(NOON + second, gpu(power_draw=1.0)) for second in range(3)]
+    )
+    edited(path, "power_draw", ["70.5", wrong, "80"])
+    column = columns_of(["power_draw"], processes=False)[0].name
+    assert [row[1] for row in rows(path, [column], processes=False)] == [70.5, None, 80.0]
+
+
+def test_more_memory_in_use_than_there_is_counts_as_damage(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [snapshot(NOON + second) for second in range(3)])
+    edited(path, "memory_used", ["1024", "99999999", "1024"])
+    with opened(path) as tape:
+        read = tape.at(NOON + 1)
+        assert read is not None
+        assert read.gpus[0].memory_used is None
+        assert read.gpus[0].unknown["memory_used"] is Unknown.IMPOSSIBLE
+        read_whole(tape)
+        assert "line 3" in tape.damage
+
+
+@pytest.mark.parametrize(
+    ("before", "is_read"),
+    [
+        ("2023-11-14T12:00:00+00:00", True),
+        ("2023-11-14T12:00:00+00:00,the driver is loaded", True),
+        ("2023-11-14T12:00:00+00:00,0,5", False),
+    ],
+)
+def test_rows_before_the_headings_may_have_other_columns(before: str, *, is_read: bool) -> None:
+    block = f"{before}\ntimestamp,index,utilization.gpu [%]\n".encode()
+    if is_read:
+        place, header = first_header(block, "run.csv", processes=False)
+        assert (place, header.width) == (len(before) + 1, 3)
+    else:
+        with pytest.raises(RecordingError):
+            first_header(block, "run.csv", processes=False)
+
+
+def test_a_gpu_whose_memory_is_all_in_use_is_no_damage(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "run.csv", [snapshot(NOON)])
+    total = gpu().memory_total
+    assert total is not None
+    edited(path, "memory_used", [str(total // 2**20)])
+    with opened(path) as tape:
+        read = tape.at(NOON)
+        assert read is not None
+        assert read.gpus[0].memory_used == total
+        read_whole(tape)
+        assert tape.damage == ""

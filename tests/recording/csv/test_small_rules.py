@@ -23,6 +23,7 @@ from gpumon.recording.csv.log_messages import length, progress, size
 from gpumon.recording.csv.log_session import _LogReporter
 from gpumon.recording.csv.parsers import EARLIEST, LATEST, parse_time
 from gpumon.recording.csv.rows import ProcessRows
+from gpumon.recording.csv.shared_keys import is_shared
 from gpumon.recording.recording import RecordingError
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.recording.csv.reading import opened, read_whole, rows, write_log
@@ -340,3 +341,47 @@ def test_a_gpu_whose_memory_is_all_in_use_is_no_damage(tmp_path: Path) -> None:
         assert read.gpus[0].memory_used == total
         read_whole(tape)
         assert tape.damage == ""
+
+
+PAIRS = [second + part for second in range(8) for part in (0.0, 0.1)]
+EVEN = [0.5 * place for place in range(16)]
+
+
+@pytest.mark.parametrize(
+    ("walls", "names", "values", "gap", "precision", "shared"),
+    [
+        # A name that comes back again and again is that of another GPU; one that stays is new.
+        (EVEN, "ABAB" * 4, None, None, 1.0, True),
+        (EVEN, "A" * 8 + "B" * 8, None, None, 1.0, False),
+        (EVEN, "A" * 8 + "BA" + "A" * 6, None, None, 1.0, False),
+        (EVEN[:5], "ABABA", None, None, 1.0, True),
+        (EVEN, "ABCDEFGHIJKLMNOP", None, None, 1.0, False),
+        # More rows of a sample than programs that log into one file.
+        ([0, 0.001, 0.002], "AAA", None, None, 0.001, True),
+        ([0, 0.001], "AA", None, None, 0.001, False),
+        ([0, 1, 1.001, 1.002], "AAAA", None, None, 0.001, False),
+        ([0, 0.001, 0.002], "AAA", None, None, 1.0, False),
+        ([0, 0.1, 0.2, 5, 5.1, 5.2, 10], "A" * 7, None, 1.0, 0.001, True),
+        ([0, 0.1, 5, 5.1, 10], "A" * 5, None, 1.0, 0.001, False),
+        ([0, 0.1, 0.2], "AAA", None, 1.0, 0.001, False),
+        ([0, 0.1, 0.2, 5, 5.1, 5.2, 10, 15, 15.1, 20], "A" * 10, None, 1.0, 0.001, False),
+        # Values that go up and down from row to row, in rows that come in pairs.
+        (PAIRS, "A" * 16, [10, 90] * 8, None, 1.0, True),
+        (PAIRS, "A" * 16, [90, 91] * 8, None, 1.0, False),
+        (PAIRS, "A" * 16, [None] * 16, None, 1.0, False),
+        (PAIRS, "A" * 16, range(16), None, 1.0, False),
+        (EVEN, "A" * 16, [10, 90] * 8, None, 1.0, False),
+        (PAIRS[:12], "A" * 12, [10, 90] * 6, None, 1.0, False),
+    ],
+)
+def test_rows_with_one_key_are_of_several_gpus_if_they_differ_again_and_again(
+    walls: list[float],
+    names: str,
+    values: Sequence[float | None] | None,
+    gap: float | None,
+    precision: float,
+    *,
+    shared: bool,
+) -> None:
+    measured = [(value,) for value in values or [5.0] * len(walls)]
+    assert is_shared(walls, [(name,) for name in names], measured, gap, precision) is shared

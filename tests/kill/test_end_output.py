@@ -157,3 +157,9 @@ def test_a_command_is_as_long_as_its_line_has_room_and_never_shorter_than_16_cel
 def test_a_program_reads_that_an_owner_is_unknown() -> None:
     (process,) = json.loads(as_json(plan(replace(target(1), user=None, uid=None))))["processes"]
     assert (process["user"], process["uid"], process["gpus"]) == (None, None, [])
+
+
+def test_a_name_longer_than_a_line_is_not_broken() -> None:
+    held = Refused(Refusal.NOT_PERMITTED, "1 is held by a-unit-with-a-very-long-name.service")
+    planned = plan(target(1))._replace(obstacles={target(1).id: held})
+    assert "a-unit-with-a-very-long-name.service." in plan_table(planned, 24).splitlines()

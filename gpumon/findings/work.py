@@ -242,17 +242,15 @@ class BusyUnlisted(LastingRule):
     def holds(self, gpu: Gpu, holding: Holding) -> bool | None:
         return is_busy_unlisted(gpu, holding)
 
-    def say(self, history: History, gpu: Gpu, held: HeldFor) -> Said:
-        if not gpu.utilization_gpu:
-            return False if history.holds(gpu.uuid, self.kind.value) is False else None
+    def say(self, history: History, gpu: Gpu, held: HeldFor, utilization_gpu: int) -> Said:
         contained = in_container(history)
         lasting = f"for {held}" if held.lasted else "at this moment"
         return Words(
-            f"{busy_sentence(gpu.utilization_gpu, in_container=contained)}, {lasting}",
+            f"{busy_sentence(utilization_gpu, in_container=contained)}, {lasting}",
             "busy, by nobody visible here" if contained else "busy, by nobody listed",
             "busy, by ?",
             (
-                f"utilisation {gpu.utilization_gpu} %",
+                f"utilisation {utilization_gpu} %",
                 "no process in the driver's list",
                 f"memory used {gibibytes(gpu.memory_used)} {gib()}",
             ),

@@ -48,7 +48,7 @@ class Curve:
     def ends(self) -> tuple[float, ...]:
         """The times of the first and the last point; empty if there are none."""
         known = [place for place, count in enumerate(self._counts) if count]
-        return tuple(self._middle(place) for place in known[:: max(1, len(known) - 1)][:2])
+        return tuple(self._middle(place) for place in known[:: max(1, len(known) - 1)])
 
     def _middle(self, place: int) -> float:
         return self.began + (place + 0.5) * self.step

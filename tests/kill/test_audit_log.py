@@ -309,7 +309,9 @@ def test_a_line_is_pending_until_it_is_written(
     audit_log.write(TRAINING, signal.SIGTERM, "sent")
     assert audit_log.pending
     may_write.set()
+    began = time.monotonic()
     assert audit_log.flush(lives.PATIENCE)
+    assert time.monotonic() - began < lives.PATIENCE / 2, "it does not wait any longer"
     assert not audit_log.pending
 
 

@@ -7,6 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from gpumon.host.process_host import Refusal, Refused, Target
 from gpumon.kill.end_output import Plan, as_json, plan_table, report_lines
@@ -126,3 +127,39 @@ def test_each_process_that_lives_on_has_a_line_and_none_has_two() -> None:
 def test_a_terminal_of_few_cells_wraps_by_itself(width: int, *, wraps: bool) -> None:
     last = plan_table(plan(target(1)), width).splitlines()[-1]
     assert (last != "TERM would reach 1 process.") is wraps
+
+
+def shown(width: int | None) -> list[str]:
+    """The table of a process, its child without an owner, and one of the kernel."""
+    command = ("python", "train.py", "--model", "m" * 60)
+    trained = replace(target(1, 2 * GIB, GIB), command=command)
+    child = replace(target(20), user=None, uid=None)
+    kernel = replace(target(3), id=ProcessId(3, None), command=(), name="kworker")
+    planned = plan(trained, child, kernel)
+    return plan_table(planned._replace(children=frozenset({child.id})), width).splitlines()
+
+
+def test_the_table_has_a_line_for_each_process() -> None:
+    head, trained, child, kernel, _ = shown(None)
+    assert head == "PID:START  USER  GPU  GiB  COMMAND"
+    assert trained.startswith("1:7        ann   0,1  3.0  python train.py --model m")
+    assert child == "20:7       –     –      –  child: python train.py"
+    assert kernel == "3          ann   –      –  [kworker]"
+
+
+@pytest.mark.parametrize(("width", "cells"), [(None, 80), (60, 60), (20, 43)])
+def test_a_command_is_as_long_as_its_line_has_room_and_never_shorter_than_16_cells(
+    width: int | None, cells: int
+) -> None:
+    assert len(shown(width)[1]) == cells
+
+
+def test_a_program_reads_that_an_owner_is_unknown() -> None:
+    (process,) = json.loads(as_json(plan(replace(target(1), user=None, uid=None))))["processes"]
+    assert (process["user"], process["uid"], process["gpus"]) == (None, None, [])
+
+
+def test_a_name_longer_than_a_line_is_not_broken() -> None:
+    held = Refused(Refusal.NOT_PERMITTED, "1 is held by a-unit-with-a-very-long-name.service")
+    planned = plan(target(1))._replace(obstacles={target(1).id: held})
+    assert "a-unit-with-a-very-long-name.service." in plan_table(planned, 24).splitlines()

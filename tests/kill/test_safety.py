@@ -478,3 +478,25 @@ def test_what_was_confirmed_is_ended_though_its_children_cannot_be_listed(
     machine.the_report_is_true()
     assert not machine.host.processes
     machine.teardown()
+
+
+@pytest.mark.parametrize(
+    ("lost", "outcome", "refusal"),
+    [
+        (Safety.lose_the_connection, Outcome.UNKNOWN, Refusal.UNREACHABLE),
+        (lambda machine: machine.exit(number=0), Outcome.ENDED, None),
+    ],
+    ids=["unreachable", "ended"],
+)
+def test_a_second_signal_that_is_refused_is_reported_at_once(
+    lost: Callable[[Safety], None], outcome: Outcome, refusal: Refusal | None
+) -> None:
+    machine = Safety()
+    machine.show(parents=[None], shown={0}, protected=None, readonly=False)
+    machine.confirm(number=signal.SIGUSR1, whole_tree=False)
+    lost(machine)
+    machine.confirm(number=signal.SIGUSR1, whole_tree=False)
+    assert machine.session is not None
+    (found,) = machine.session.report.outcomes
+    assert (found.outcome, found.refusal) == (outcome, refusal)
+    machine.teardown()

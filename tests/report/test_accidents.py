@@ -117,3 +117,15 @@ def test_what_is_of_usage_is_refused(name: list[str]) -> None:
     done = run_here("report", "run.csv", "--accidents", *name)
     assert done.returncode == 2
     assert f"cannot be used with {name[0]}" in done.stderr
+
+
+def test_the_machine_of_an_accident_is_named_where_there_are_several(tmp_path: Path) -> None:
+    paths = []
+    for name in ("ada-07", "bo-01"):
+        taken = [replace(one, host=replace(one.host, name=name)) for one in samples()]
+        timed = [(one, one.time - NOON) for one in taken]
+        paths.append(str(write_log(tmp_path / f"{name}.csv", timed)))
+    both, one = printed({"paths": paths}), printed({"paths": paths[:1]})
+    assert "  ada-07  GPU 0  XID 79" in both
+    assert "  bo-01  GPU 0  XID 79" in both
+    assert "ada-07" not in one

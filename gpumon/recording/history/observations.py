@@ -254,7 +254,7 @@ class Observations:
             del record.xids_seen[:-REPORTS_KEPT]
             if len(record.xids) > XIDS_KEPT:
                 del record.xids[min(record.xids, key=lambda xid: record.xids[xid] or -math.inf)]
-        if gpu.nvlink_errors is not None and gpu.nvlink_errors != record.nvlink_errors:
+        if gpu.nvlink_errors is not None:
             record.see_nvlink(gpu.nvlink_errors, time)
         if gpu.status not in ANSWERING:
             return

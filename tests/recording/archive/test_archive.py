@@ -530,3 +530,21 @@ def test_who_may_not_read_it_is_told_so(tmp_path: Path, monkeypatch: pytest.Monk
     finally:
         os.seteuid(0)
     assert note == f"You may not read the history in {folder}: only members of its group may."
+
+
+@pytest.mark.parametrize("folder", ["history", "var/lib/gpumon/history"])
+def test_the_folder_of_a_history_is_made_with_those_above_it(tmp_path: Path, folder: str) -> None:
+    for _ in range(2):
+        writer(tmp_path / folder).close()
+    assert (tmp_path / folder).is_dir()
+
+
+def test_others_cannot_write_where_a_history_is_under_any_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        writer(tmp_path / "gpumon/history").close()
+    finally:
+        os.umask(before)
+    for folder in (tmp_path / "gpumon", tmp_path / "gpumon/history"):
+        assert folder.stat().st_mode & 0o022 == 0
+    assert (tmp_path / "gpumon").stat().st_mode & 0o777 == 0o755

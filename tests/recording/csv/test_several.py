@@ -60,12 +60,6 @@ def assert_is(tape: CsvRecording, host: str, seconds: list[int]) -> None:
         assert_read_back(found, as_host(host, of_host(host, second)))
 
 
-def assert_replayed(path: Path, host: str | None, seconds: list[int], name: str = "") -> None:
-    """Check that a log has a host's samples of these seconds, and no others."""
-    with opened(path, host) as tape:
-        assert_is(tape, name or host or "", seconds)
-
-
 def test_a_name_that_ends_as_another_one_is_another_host(tmp_path: Path) -> None:
     hosts = {"ann@gpu-1": range(0, 40, 2), "gpu-1": range(0, 40, 3), "1": range(0, 40, 5)}
     path = write_several(tmp_path / "run.csv", ticks(hosts, range(40)))

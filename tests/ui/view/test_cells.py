@@ -21,14 +21,10 @@ def test_a_filled_row_is_exactly_as_wide_as_asked(
 
 
 def test_a_bar_shows_the_least_that_is_and_never_more_than_all() -> None:
-    assert bar(None, 4) == "    "
-    assert bar(0.0, 4) == "    "
-    assert bar(0.0001, 4) == "▁   "
-    assert bar(0.5, 4) == "▇▇  "
-    assert bar(0.65, 4) == "▇▇▇ "
-    assert bar(1.0, 4) == "▇▇▇▇"
-    assert bar(7.0, 4) == "▇▇▇▇"
-    assert bar(-1.0, 4) == "    "
+    shares = (None, -1.0, 0.0, 0.0001, 0.5, 0.65, 1.0, 7.0)
+    assert [bar(share, 4) for share in shares] == [
+        *("    ", "    ", "    ", "▁   ", "▇▇  ", "▇▇▇ ", "▇▇▇▇", "▇▇▇▇")
+    ]
     assert bar(0.5, 0) == ""
 
 
@@ -67,22 +63,15 @@ def test_a_function_is_called_again_only_when_an_argument_has_changed() -> None:
         return sum(numbers)
 
     memo = Memo()
-    assert [memo(total, 1, 2), memo(total, 1, 2), memo(total, 1, 3), memo(total, 1, 2)] == [
-        3,
-        3,
-        4,
-        3,
-    ]
+    asked = ((1, 2), (1, 2), (1, 3), (1, 2))
+    assert [memo(total, *numbers) for numbers in asked] == [3, 3, 4, 3]
     assert called == [(1, 2), (1, 3), (1, 2)]
 
 
 def test_with_a_key_of_its_own_a_result_lasts_as_long_as_the_key() -> None:
     memo = Memo()
-    assert [memo.by(second, str, value) for second, value in ((7, 1.0), (7, 1.5), (8, 2.0))] == [
-        "1.0",
-        "1.0",
-        "2.0",
-    ]
+    asked = ((7, 1.0), (7, 1.5), (8, 2.0))
+    assert [memo.by(second, str, value) for second, value in asked] == ["1.0", "1.0", "2.0"]
     assert memo.newest(str) == "2.0"
     assert memo.newest(int) is None
 

@@ -40,9 +40,8 @@ def host(second: int) -> Host:
 
 def seen(seconds: int = 70) -> History:
     now = snapshot(NOON, gpu(), gpu(index=1), gpu(index=2))
-    return history_of(
-        *(replace(now, time=NOON + second, host=host(second)) for second in range(seconds))
-    )
+    course = (replace(now, time=NOON + second, host=host(second)) for second in range(seconds))
+    return history_of(*course)
 
 
 def lines(width: int, tall: int, seconds: int = 70, window: float = 60.0) -> list[str]:

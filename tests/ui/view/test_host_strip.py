@@ -101,10 +101,8 @@ def test_every_complete_cell_of_a_long_window_has_its_value(tall: int) -> None:
 def test_the_dashboard_has_it_only_on_demand_and_keeps_its_height() -> None:
     history = seen()
     for size in ((60, 15), (80, 24), (100, 24), (200, 50)):
-        without, with_it = (
-            Dashboard(history).rows(history.latest, View(interval=1.0, host_strip=on), *size)
-            for on in (False, True)
-        )
+        views = (View(interval=1.0, host_strip=on) for on in (False, True))
+        without, with_it = (Dashboard(history).rows(history.latest, it, *size) for it in views)
         assert without.host == []
         assert len(with_it.host) == (2 if size[1] >= 40 else 1)
         assert len(with_it.all()) == len(without.all()) == size[1]

@@ -33,8 +33,7 @@ def test_zero_is_blank_in_a_small_graph_and_unknown_is_a_dot() -> None:
 
 
 def test_unknown_is_a_gap_and_zero_is_a_line_in_a_large_graph() -> None:
-    lines = braille([0.0, None, 100.0, 100.0], 100.0, 2, 2)
-    assert lines == ["\u2800⣿", "⡀⣿"]
+    assert braille([0.0, None, 100.0, 100.0], 100.0, 2, 2) == ["\u2800⣿", "⡀⣿"]
 
 
 @given(st.lists(st.none() | st.floats(0, 1e9), max_size=50), st.integers(1, 30), st.integers(1, 8))

@@ -62,14 +62,10 @@ def drawn() -> set[str]:
         if path.name == "charset.py":
             continue
         tree = ast.parse(path.read_text("utf-8"))
-        words = {
-            id(node.value)
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Expr)  # docstrings
-        }
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found |= set() if id(node) in words else set(node.value)
+                found |= set() if id(node) in docstrings else set(node.value)
     return {
         character
         for character in found
@@ -82,14 +78,9 @@ def drawn() -> set[str]:
 def test_an_empty_variable_counts_as_unset() -> None:
     # Python itself sets LC_CTYPE where the locale is C.
     code = "from gpumon.text.charset import codeset_of, environment as it; print(codeset_of(it()))"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "LC_CTYPE": "", "LANG": "C"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "ascii\n"
+    env = {**os.environ, "LC_CTYPE": "", "LANG": "C"}
+    output = subprocess.check_output([sys.executable, "-c", code], env=env, text=True)
+    assert output == "ascii\n"
 
 
 @pytest.mark.slow
@@ -144,11 +135,11 @@ def test_the_console_keeps_the_lines_and_blocks_that_its_font_has() -> None:
 
 
 def test_a_stream_writes_what_the_locale_shows_and_question_marks_for_what_it_does_not() -> None:
-    for codeset, written in [
+    for codeset, written in (
         ("ascii", b"* J?rg ?? 90 C"),
         ("iso8859-1", b"* J\xfcrg ?? 90\xb0C"),
         ("utf-8", "● Jürg 字 90°C".encode()),
-    ]:
+    ):
         stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
         take_stream(stream, codeset)
         stream.write("● Jürg 字 90°C")

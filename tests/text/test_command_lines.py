@@ -26,12 +26,8 @@ if TYPE_CHECKING:
 
 CONFIG = "/home/ann/projects/llm/configs/big.yaml"
 TRAIN = (
-    "/opt/conda/bin/python",
-    "/home/ann/projects/llm/src/train.py",
-    "--lr",
-    "3e-4",
-    "--config",
-    CONFIG,
+    *("/opt/conda/bin/python", "/home/ann/projects/llm/src/train.py"),
+    *("--lr", "3e-4", "--config", CONFIG),
 )
 DISTRIBUTED = "-m torch.distributed.run --nnodes 8"
 TORCHRUN = f"/bin/python3.11 -u {DISTRIBUTED} --rdzv-backend c10d /data/ann/train.py --lr 3e-4"

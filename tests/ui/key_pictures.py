@@ -21,13 +21,11 @@ from textual.widgets import Input
 
 from gpumon import __version__
 from gpumon.alerts.alert import Alert
-from gpumon.findings import conditions
 from gpumon.fleet.demo import DemoFleet
 from gpumon.fleet.summary import FleetSummaries
 from gpumon.kill.audit_log import NoAuditLog
 from gpumon.makers.demo import DemoSource
 from gpumon.model.thresholds import DEFAULTS
-from gpumon.recording.history import History
 from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.sampling.collector import Collector
 from gpumon.sampling.enrichment import Lookup
@@ -41,7 +39,9 @@ from tests.build import NOON, GivenMachine
 from tests.clock import HandClock, ThreadedClock
 from tests.fuzz.hand import Press
 from tests.fuzz.test_screen import settled
+from tests.known import known
 from tests.screen import PATIENCE
+from tests.ui.view.drawing import history_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -181,10 +181,8 @@ def _session(clock: ThreadedClock) -> Iterator[tuple[Session, Callable[[], None]
         patch.setattr(demo, "PAST_STEPS", steps)
         source = DemoSource(clock=clock)
         past = tuple(source.past())
-    machine, history = GivenMachine(source, source.host()), History(conditions())
+    machine, history = GivenMachine(source, source.host()), history_of(*past)
     recording = MemoryRecording(DEFAULTS.full_share)
-    for snapshot in past:
-        history.add(snapshot)
     recording.begin_with(past)
     recording.settle()
     lookup = _KnownRelatives(machine.processes, clock)
@@ -199,18 +197,14 @@ def _session(clock: ThreadedClock) -> Iterator[tuple[Session, Callable[[], None]
 
     clock.start(collector)
     try:
-        alerts = tuple(
-            Alert(name=when, when=when)
-            for when in ("hot", "idle", "ends user:dara", "ends user:hugo")
+        conditions = ("hot", "idle", "ends user:dara", "ends user:hugo")
+        alerts = tuple(Alert(name=when, when=when) for when in conditions)
+        session = Session(
+            *(machine, collector, history, lookup, NoAuditLog(), recording),
+            Logbook(collector, commands=False),
+            alerts=SessionAlerts(alerts, "This is a demo: nothing leaves this terminal."),
         )
-        yield (
-            Session(
-                *(machine, collector, history, lookup, NoAuditLog(), recording),
-                Logbook(collector, commands=False),
-                alerts=SessionAlerts(alerts, "This is a demo: nothing leaves this terminal."),
-            ),
-            sample,
-        )
+        yield session, sample
     finally:
         collector.stop()
 
@@ -255,10 +249,7 @@ def fleet_keys() -> Iterator[tuple[str, list[Part]]]:
 
 
 def _named(
-    group: str,
-    size: tuple[int, int],
-    keys: tuple[str, ...],
-    found: list[list[Part]],
+    group: str, size: tuple[int, int], keys: tuple[str, ...], found: list[list[Part]]
 ) -> Iterator[tuple[str, list[Part]]]:
     group = f"{group}, {size[0]}x{size[1]}"
     for number, (key, parts) in enumerate(zip(("nothing", *keys), found, strict=True)):
@@ -284,10 +275,8 @@ async def _pressed(
             if key == _SAMPLE:
                 sample()
             else:
-                driver = app._driver
-                assert driver is not None
                 for event in Press(key).events(app.size):
-                    driver.process_message(event)
+                    known(app._driver).process_message(event)
             await settled(pilot)
             if not app.screen.query(CellView):
                 for _ in range(_LAYOUTS):

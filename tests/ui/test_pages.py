@@ -15,7 +15,6 @@ from textual.screen import Screen as TextualScreen
 
 from gpumon.config.keymap import DEFAULT_WINDOW
 from gpumon.config.themes import ThemeLibrary, resolve_styles
-from gpumon.findings import conditions
 from gpumon.findings.groups import JobGroup, jobs
 from gpumon.host.details import read_details
 from gpumon.host.process_host import Details
@@ -28,7 +27,6 @@ from gpumon.model.processes import (
     UnlistedHolder,
     Workload,
 )
-from gpumon.recording.history import History
 from gpumon.recording.recording import Event, EventKind
 from gpumon.remote.client import RemoteHost
 from gpumon.ui.screens import page, subjects
@@ -54,7 +52,7 @@ if TYPE_CHECKING:
     from gpumon.host.process_host import Target
     from gpumon.model.processes import GpuProcess
     from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.history import ViewedSeries
+    from gpumon.recording.history import History
     from gpumon.text.cells import Row
     from gpumon.ui.view.key_names import FooterKey
     from tests.lives import Family
@@ -614,8 +612,7 @@ async def test_after_a_jump_back_nothing_compared_is_of_the_future() -> None:
         history.add(snapshot(NOON + 7200, gpu()))
         screen.rebuild()
         await shown(pilot, "not listed since 14:00")
-        earlier = snapshot(NOON - 60, gpu(index=1))
-        screen._viewed_time.history = drawing.history_of(earlier)
+        screen._viewed_time.history = drawing.history_of(snapshot(NOON - 60, gpu(index=1)))
         screen.rebuild()
         await shown(pilot, "GPU 1 compared")
         assert "not listed" not in text(app)
@@ -665,30 +662,3 @@ async def test_only_events_of_the_gpu_are_marked() -> None:
         screen._viewed_time.happened += here, there
         await press(pilot, "1", shows="─+─")
         assert "✖" not in text(app)
-
-
-class CountedHistory(History):
-    """Counts what is asked of it to draw."""
-
-    asked = 0
-
-    def gpu_series(self, uuid: str) -> ViewedSeries:
-        self.asked += 1
-        return super().gpu_series(uuid)
-
-
-@pytest.mark.usefixtures("often_updated")
-async def test_a_hidden_page_draws_nothing() -> None:
-    history = CountedHistory(conditions())
-    history.add(at(0))
-    async with page_of("GPU-1", "The last 5 minutes", history, size=(100, 30)) as (app, pilot, it):
-        await until(pilot, lambda: history.asked > 0, "waiting for the charts")
-        app.push_screen(TextualScreen())
-        await until(pilot, lambda: not it.in_sight, "waiting for the other screen")
-        history.asked = 0
-        history.add(at(10))
-        it.rebuild()
-        await pilot.pause(MANY_UPDATES)
-        assert history.asked == 0
-        app.pop_screen()
-        await until(pilot, lambda: history.asked > 0, "waiting for its return")

@@ -227,11 +227,8 @@ async def test_hosts_of_a_prometheus_are_seen(tmp_path: Path) -> None:
         prometheus = PrometheusServer(tmp_path, [(f"127.0.0.1:{exporter.port}", {"job": "gpumon"})])
         try:
             fleet = open_fleet(prometheus.url)
-            wait_for(
-                fleet,
-                lambda now: any(one.status is HostStatus.LIVE for one in now.hosts),
-                "the host",
-            )
+            live = HostStatus.LIVE
+            wait_for(fleet, lambda now: live in {one.status for one in now.hosts}, "the host")
             fleet.close()
             with serving("--prometheus", prometheus.url) as served:
                 async with visiting(served) as visit:

@@ -268,8 +268,7 @@ def test_rows_of_other_shapes_are_written_whole() -> None:
 def test_what_lies_between_two_changes_keeps_its_style() -> None:
     old: Row = (("1", ""), ("x b", "bad"), ("1", "bad"))
     new: Row = (("2", ""), ("  b", "bad"), ("2", "bad"))
-    screen = changed(old, new)
-    assert [screen.buffer[0][x].fg for x in (3, 4)] == ["ff0000", "ff0000"]
+    assert [changed(old, new).buffer[0][x].fg for x in (3, 4)] == ["ff0000", "ff0000"]
 
 
 def test_near_changes_are_one_piece_whatever_their_style_is_called() -> None:

@@ -64,14 +64,9 @@ def test_the_cuda_line_names_cards_and_does_nothing_else_in_a_shell() -> None:
     hostile = "GPU-$(touch x);\n\x1b]0;y\x07'`"
     line = assignment_line([hostile], ())
     assert line.isprintable()
-    done = subprocess.run(
-        ["sh", "-c", f'{line}; printf %s "$CUDA_VISIBLE_DEVICES"'],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.startswith("GPU-$(touch x); ")
-    assert done.stdout.endswith("'`")
+    shown = output_of(["sh", "-c", f'{line}; printf %s "$CUDA_VISIBLE_DEVICES"'])
+    assert shown.startswith("GPU-$(touch x); ")
+    assert shown.endswith("'`")
 
 
 @pytest.mark.parametrize(

@@ -49,8 +49,7 @@ def test_an_invalid_key_sequence_is_ignored(sequence: str) -> None:
 
 
 def test_mouse_input_of_a_terminal_without_pixel_size_does_no_harm() -> None:
-    told = read("\x1b[48;24;80;0;0t\x1b[<0;5;5Mj")
-    assert isinstance(told[-1], events.Key)
+    assert isinstance(read("\x1b[48;24;80;0;0t\x1b[<0;5;5Mj")[-1], events.Key)
 
 
 UNFINISHED = ("\x1b[200~", "\x1b]11;rgb:", "\x1bP>|XTerm(", "\x1b_Gi=31;", "\x1b[<0;5", "\x1b[48;1")

@@ -21,14 +21,10 @@ def test_a_filled_row_is_exactly_as_wide_as_asked(
 
 
 def test_a_bar_shows_the_least_that_is_and_never_more_than_all() -> None:
-    assert bar(None, 4) == "    "
-    assert bar(0.0, 4) == "    "
-    assert bar(0.0001, 4) == "▁   "
-    assert bar(0.5, 4) == "▇▇  "
-    assert bar(0.65, 4) == "▇▇▇ "
-    assert bar(1.0, 4) == "▇▇▇▇"
-    assert bar(7.0, 4) == "▇▇▇▇"
-    assert bar(-1.0, 4) == "    "
+    shares = (None, -1.0, 0.0, 0.0001, 0.5, 0.65, 1.0, 7.0)
+    assert [bar(share, 4) for share in shares] == [
+        *("    ", "    ", "    ", "▁   ", "▇▇  ", "▇▇▇ ", "▇▇▇▇", "▇▇▇▇")
+    ]
     assert bar(0.5, 0) == ""
 
 
@@ -37,8 +33,7 @@ def test_zero_is_blank_in_a_small_graph_and_unknown_is_a_dot() -> None:
 
 
 def test_unknown_is_a_gap_and_zero_is_a_line_in_a_large_graph() -> None:
-    lines = braille([0.0, None, 100.0, 100.0], 100.0, 2, 2)
-    assert lines == ["\u2800⣿", "⡀⣿"]
+    assert braille([0.0, None, 100.0, 100.0], 100.0, 2, 2) == ["\u2800⣿", "⡀⣿"]
 
 
 @given(st.lists(st.none() | st.floats(0, 1e9), max_size=50), st.integers(1, 30), st.integers(1, 8))
@@ -51,11 +46,9 @@ def test_a_graph_has_the_size_it_was_asked_for(
 
 
 def test_a_bar_changes_its_look_at_half_and_at_nine_tenths_and_never_when_unknown() -> None:
-    assert [bar_style("bar.util", value) for value in (0.0, 0.49, 0.5, 0.89, 0.9, 1.0)] == [
-        *("bar.util.low", "bar.util.low"),
-        *("bar.util", "bar.util"),
-        *("bar.util.high", "bar.util.high"),
-    ]
+    looks = {"bar.util.low": (0.0, 0.49), "bar.util": (0.5, 0.89), "bar.util.high": (0.9, 1.0)}
+    for look, values in looks.items():
+        assert [bar_style("bar.util", value) for value in values] == [look, look]
     assert bar_style("bar.memory", None) == "bar.memory"
 
 
@@ -67,22 +60,15 @@ def test_a_function_is_called_again_only_when_an_argument_has_changed() -> None:
         return sum(numbers)
 
     memo = Memo()
-    assert [memo(total, 1, 2), memo(total, 1, 2), memo(total, 1, 3), memo(total, 1, 2)] == [
-        3,
-        3,
-        4,
-        3,
-    ]
+    asked = ((1, 2), (1, 2), (1, 3), (1, 2))
+    assert [memo(total, *numbers) for numbers in asked] == [3, 3, 4, 3]
     assert called == [(1, 2), (1, 3), (1, 2)]
 
 
 def test_with_a_key_of_its_own_a_result_lasts_as_long_as_the_key() -> None:
     memo = Memo()
-    assert [memo.by(second, str, value) for second, value in ((7, 1.0), (7, 1.5), (8, 2.0))] == [
-        "1.0",
-        "1.0",
-        "2.0",
-    ]
+    asked = ((7, 1.0), (7, 1.5), (8, 2.0))
+    assert [memo.by(second, str, value) for second, value in asked] == ["1.0", "1.0", "2.0"]
     assert memo.newest(str) == "2.0"
     assert memo.newest(int) is None
 

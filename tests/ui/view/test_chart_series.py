@@ -132,8 +132,7 @@ def test_what_no_gpu_reports_is_left_out() -> None:
 def test_heading_and_colour_follow_what_is_shown(
     width: int, key: str, heading: str, style: str, level: str
 ) -> None:
-    history = seen(CARD, gpu(index=1), gpu(index=2))
-    rows = screen(key, history, width)
+    rows = screen(key, seen(CARD, gpu(index=1), gpu(index=2)), width)
     assert heading in rows[1][0]
     line, styles = rows[2]
     assert level in line

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("utc")
 
 FAST = gpu(
-    index=0,
-    uuid="GPU-0",
     utilization_gpu=90,
     clock_sm=1980,
     clock_sm_max=1980,
@@ -33,7 +31,6 @@ FAST = gpu(
     memory_used=40 * GIB,
     pcie_generation=5,
     pcie_width=16,
-    clock_event_reasons=0,
 )
 TWIN = replace(FAST, index=1, uuid="GPU-1")
 SLOW = replace(
@@ -47,19 +44,16 @@ SLOW = replace(
 
 
 def seen(*gpus: Gpu) -> History:
-    owner = process(pid=7, memory_used=GIB, user="ann")
-    return history_of(
-        *(snapshot(NOON + second, *gpus, processes=(owner,)) for second in range(310))
-    )
+    taken = (snapshot(NOON + second, *gpus, processes=(process(),)) for second in range(310))
+    return history_of(*taken)
 
 
 def rows_of(
     *gpus: Gpu, width: int = 100, height: int = 22, gone: dict[str, str] | None = None
 ) -> list[Row]:
     history = seen(*gpus)
-    rows = compare_rows(
-        *(Memo(), gpus, gone or {}, history, history.latest, DEFAULT_WINDOW, width, height)
-    )
+    shown = gpus, gone or {}, history, history.latest, DEFAULT_WINDOW
+    rows = compare_rows(Memo(), *shown, width, height)
     assert {row_width(row) for row in rows} == {width}
     return rows
 

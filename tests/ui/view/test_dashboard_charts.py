@@ -87,8 +87,7 @@ def boxes(
 ) -> list[int]:
     """The indices of the GPUs that have a chart below the list."""
     dashboard = dashboard or Dashboard(history)
-    parts = dashboard.rows(now or history.latest, view, width, height)
-    text = "\n".join(lines_of(parts.graphs))
+    text = "\n".join(lines_of(dashboard.rows(now or history.latest, view, width, height).graphs))
     return [int(index) for index in re.findall(r"(?m)[^\w\s] (\d+) +⠒ util", text)]
 
 
@@ -102,16 +101,14 @@ def boxes(
 def test_all_processes_are_visible_and_charts_have_the_other_rows(
     cards: int, size: tuple[int, int], count: int
 ) -> None:
-    history = seen(busy(cards), processes(count), 3)
-    text = lines(history, *size)
+    text = lines(seen(busy(cards), processes(count), 3), *size)
     assert len(re.findall(r" 40\d\d ann ", "\n".join(text))) == count
     assert "now" in "\n".join(text), "there are charts, with times"
     assert sum(not line for line in text) <= max(1, cards), "and no blank rows"
 
 
 def test_charts_keep_their_least_height_where_the_processes_do_not_fit_anyway() -> None:
-    history = seen([BUSY], processes(200), 3)
-    text = lines(history, 120, 35)
+    text = lines(seen([BUSY], processes(200), 3), 120, 35)
     assert any("⠒ util" in line for line in text)
     assert sum(" ann " in line for line in text) >= 20
 
@@ -198,8 +195,7 @@ def test_another_window_is_drawn_at_once() -> None:
     history = seen(busy(8))
     dashboard, first = Dashboard(history), []
     for window in WINDOWS:
-        view = replace(VIEW, window=window)
-        parts = dashboard.rows(history.latest, view, 200, 50)
+        parts = dashboard.rows(history.latest, replace(VIEW, window=window), 200, 50)
         first += re.findall(r"-\d+m", "".join(text for row in parts.graphs for text, _ in row))[:1]
     assert first == ["-1m", "-5m", "-30m", "-5m"]
 
@@ -225,8 +221,7 @@ def test_charts_leave_room_for_all_processes_in_the_past_too(height: int) -> Non
 
 
 def test_a_gpu_that_is_busy_all_the_time_is_a_line_at_its_level() -> None:
-    history = seen([BUSY])
-    text = lines(history, 120, 35)
+    text = lines(seen([BUSY]), 120, 35)
     curve = [line for line in text if re.search("[│┤]", line) and re.search("[⠁-⣿]", line[6:60])]
     assert len(curve) <= 2
     assert "⣿" not in "".join(text)
@@ -273,8 +268,7 @@ def test_the_window_is_that_of_the_view_on_every_chart(size: tuple[int, int]) ->
 
 
 def test_where_no_axis_has_times_the_title_names_the_window() -> None:
-    history = seen([BUSY], processes(16), 3)
-    text = lines(history, 100, 24)
+    text = lines(seen([BUSY], processes(16), 3), 100, 24)
     assert not any(" now" in line for line in text)
     assert any(line.endswith(" 5m") for line in text if "⠒ util" in line)
 
@@ -293,8 +287,7 @@ def test_a_paused_screen_has_times_of_day_and_a_resumed_one_does_not() -> None:
     dashboard = Dashboard(history)
     ends = []
     for paused in (False, True, False):
-        view = replace(VIEW, paused=paused)
-        parts = dashboard.rows(history.latest, view, 120, 35)
+        parts = dashboard.rows(history.latest, replace(VIEW, paused=paused), 120, 35)
         charts = "".join(text for row in parts.gpus + parts.graphs for text, _ in row)
         ends.append((" now" in charts, "12:04" in charts))
     assert ends == [(True, False), (False, True), (True, False)]
@@ -391,8 +384,7 @@ def test_a_screen_that_stands_still_keeps_its_charts_when_drawn_anew() -> None:
 def test_a_second_curve_between_two_rows_stands_in_the_one_without_the_first(
     load: int, first: str, below: str
 ) -> None:
-    between = [83] * 8
-    assert curve_cells([load] * 8, 100.0, 4, 6, between)[:2] == [first, below]
+    assert curve_cells([load] * 8, 100.0, 4, 6, [83] * 8)[:2] == [first, below]
 
 
 @pytest.mark.parametrize("width", [3, 4])

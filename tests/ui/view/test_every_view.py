@@ -170,8 +170,7 @@ def _topology(text: str, width: int, _: int) -> list[Row]:
         TopologyDevice(DeviceKind.NIC, text),
     )
     joint = Joint(Link.SYSTEM, Link.NVLINK, 18)
-    joints = ((None, joint), (joint, None))
-    return topology_rows(Topology(devices, joints), width)
+    return topology_rows(Topology(devices, ((None, joint), (joint, None))), width)
 
 
 def _network(text: str, width: int, _: int) -> list[Row]:

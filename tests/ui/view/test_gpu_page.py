@@ -329,20 +329,11 @@ def test_a_card_that_is_gone_says_so_and_shows_the_last_of_it() -> None:
 
 def test_instances_are_listed_and_a_card_that_tells_nothing_has_a_page() -> None:
     mig = MigInstance(
-        uuid="MIG-1",
-        index=0,
-        gpu_instance=9,
-        compute_instance=0,
-        profile="1g.10gb",
-        memory_used=GIB,
-        memory_total=None,
-        sm_active=62.4,
-        dram_active=5.0,
+        *("MIG-1", 0, 9, 0, "1g.10gb"), memory_used=GIB, sm_active=62.4, dram_active=5.0
     )
     cut = replace(CARD, mig=(mig,), mig_mode=True)
-    (use,) = holding(101, GIB // 2).uses
-    inside = replace(use, instance=(9, 0))
-    owner = replace(holding(101, 1), uses=(inside,))
+    owner = holding(101, GIB // 2)
+    owner = replace(owner, uses=(replace(owner.uses[0], instance=(9, 0)),))
     text = flat(page(cut, seen(cut, owner, holding(102, GIB, "bo"))))
     assert "MIG 5:0 1g.10gb 1.0/– GiB SM 0 % ann 101 512M" in text
     assert "bo 102 1.0 GiB" in text.split("All processes on it")[0]

@@ -40,9 +40,8 @@ def host(second: int) -> Host:
 
 def seen(seconds: int = 70) -> History:
     now = snapshot(NOON, gpu(), gpu(index=1), gpu(index=2))
-    return history_of(
-        *(replace(now, time=NOON + second, host=host(second)) for second in range(seconds))
-    )
+    course = (replace(now, time=NOON + second, host=host(second)) for second in range(seconds))
+    return history_of(*course)
 
 
 def lines(width: int, tall: int, seconds: int = 70, window: float = 60.0) -> list[str]:
@@ -102,10 +101,8 @@ def test_every_complete_cell_of_a_long_window_has_its_value(tall: int) -> None:
 def test_the_dashboard_has_it_only_on_demand_and_keeps_its_height() -> None:
     history = seen()
     for size in ((60, 15), (80, 24), (100, 24), (200, 50)):
-        without, with_it = (
-            Dashboard(history).rows(history.latest, View(interval=1.0, host_strip=on), *size)
-            for on in (False, True)
-        )
+        views = (View(interval=1.0, host_strip=on) for on in (False, True))
+        without, with_it = (Dashboard(history).rows(history.latest, it, *size) for it in views)
         assert without.host == []
         assert len(with_it.host) == (2 if size[1] >= 40 else 1)
         assert len(with_it.all()) == len(without.all()) == size[1]

@@ -38,6 +38,10 @@ def back(
     return MemoryReclaimed("GPU-0", 0, 30 * GIB, 40 * GIB, now, others, remaining, settled=True)
 
 
+def holder(why: str = "its parent ended") -> UnlistedHolder:
+    return UnlistedHolder(ProcessId(9, 7), ("GPU-0",), HoldReason.ORPHAN, why, name="py")
+
+
 def told(*reports: TerminationReport, room: int = 8) -> list[str]:
     rows = report_rows(reports, WIDTH, room)
     assert len(rows) <= room
@@ -51,10 +55,7 @@ def report(
 
 
 def test_the_sum_and_the_cards_stay_where_not_every_process_has_room() -> None:
-    holder = UnlistedHolder(
-        ProcessId(9, 7), ("GPU-0",), HoldReason.ORPHAN, "its parent ended", name="py"
-    )
-    memory = (back(22 * GIB, remaining=(holder,)),)
+    memory = (back(22 * GIB, remaining=(holder(),)),)
     lines = told(report(*map(waiting, range(100, 110)), memory=memory, unlogged="no log"))
     assert lines[0].startswith("…  TERM sent 6s ago · 0 of 10 ended")
     assert [line.split()[1] for line in lines[1:5]] == ["100", "101", "102", "103"]
@@ -72,8 +73,7 @@ def test_every_case_keeps_its_sum_and_the_newest_its_processes() -> None:
 
 def test_a_long_line_goes_on_where_there_is_room() -> None:
     why = "its parent has ended, and so has 44790, which led its process group; init took it over"
-    holder = UnlistedHolder(ProcessId(9, 7), ("GPU-0",), HoldReason.ORPHAN, why, name="py")
-    ended = report(fate(1), memory=(back(22 * GIB, remaining=(holder,)),))
+    ended = report(fate(1), memory=(back(22 * GIB, remaining=(holder(why),)),))
     lines = told(ended)
     assert len(lines) == 3
     assert " ".join(lines).endswith(why)

@@ -299,8 +299,7 @@ def test_another_choice_of_what_is_listed_fits_the_columns_at_once(
 def test_a_jump_in_time_fits_the_columns_at_once() -> None:
     for seconds in (-5.0, 60.0):
         table = Table()
-        long = in_place(process(user="a-long-name"), "session")
-        table.draw_list(0, long)
+        table.draw_list(0, in_place(process(user="a-long-name"), "session"))
         then = snapshot(NOON + seconds, gpu(), processes=(in_place(process(), None),))
         shown = table.dashboard.rows(then, table.view, 120, 24)
         assert "WHERE" not in lines(shown)[0]
@@ -316,13 +315,9 @@ def test_the_arrow_of_each_column_fits_its_heading(width: int, descending: bool)
         parts = demo_dashboard(8, width, 50, view)
         heading = lines(parts)[0]
         assert "…" not in heading
-        if column in [shown for shown in PROCESS_COLUMNS if shown.key in shown_keys(parts)]:
+        if column.key in {shown.key for shown in parts.layout.columns}:
             arrow = "▼" if descending else "▲"
             assert f"{column.short or column.label}{arrow}" in heading
-
-
-def shown_keys(parts: Parts) -> list[str]:
-    return [column.key for column in parts.layout.columns]
 
 
 def test_the_column_of_the_order_is_there_even_if_it_is_empty() -> None:

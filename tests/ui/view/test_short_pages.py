@@ -20,11 +20,8 @@ from tests.build import NOON, gpu, process, snapshot
 from tests.ui.view.drawing import lines_of, text_of
 
 XID = Accident(NOON, AccidentKind.ERROR_CODE, "GPU-0", 31, 100, "python")
-JOINED = report_of(
-    XID,
-    snapshot(NOON - 1, processes=(replace(process(user="chen"), name="python"),)),
-    snapshot(NOON + 9),
-)
+CHEN = replace(process(user="chen"), name="python")
+JOINED = report_of(XID, snapshot(NOON - 1, processes=(CHEN,)), snapshot(NOON + 9))
 
 
 def page(*reports: AccidentReport, width: int = 100, is_complete: bool = True) -> str:
@@ -45,12 +42,8 @@ def test_the_line_has_whose_it_was_what_left_and_what_is_gone() -> None:
 
 
 def test_what_is_not_known_is_said() -> None:
-    assert (
-        page(report_of(XID, None, None)._replace(accident=replace(XID, pid=None))).count(
-            "not known"
-        )
-        == 2
-    )
+    unknown = report_of(XID, None, None)._replace(accident=replace(XID, pid=None))
+    assert page(unknown).count("not known") == 2
     assert "nobody" in page(report_of(replace(XID, pid=None), snapshot(NOON - 1, gpu()), None))
 
 

@@ -36,32 +36,19 @@ def drawn(entries: list[TableEntry]) -> list[tuple[str, int]]:
 
 
 def test_a_process_stands_between_its_ancestors_and_its_children() -> None:
-    family = [
-        relative(10, 1, "tmux"),
-        relative(20, 10, "bash"),
-        relative(100, 20),
-        relative(201, 100),
-        relative(202, 100),
-    ]
+    parents = {10: 1, 20: 10, 100: 20, 201: 100, 202: 100}
+    family = [relative(pid, parent) for pid, parent in parents.items()]
     entries = tree_entries([process(100)], family, SORT, SIGHT, ())
     assert drawn(entries) == [
-        ("", 10),
-        ("└─", 20),
-        ("  └─", 100),
-        ("    ├─", 201),
-        ("    └─", 202),
+        *(("", 10), ("└─", 20), ("  └─", 100), ("    ├─", 201), ("    └─", 202))
     ]
 
 
 def test_siblings_stand_in_the_tables_order_and_a_parent_where_its_first_child_does() -> None:
     small, big = process(100, memory_used=GIB), process(101, memory_used=9 * GIB)
     family = [relative(10, 1), relative(20, 1), relative(100, 10), relative(101, 20)]
-    assert drawn(tree_entries([small, big], family, SORT, SIGHT, ())) == [
-        ("", 20),
-        ("└─", 101),
-        ("", 10),
-        ("└─", 100),
-    ]
+    entries = tree_entries([small, big], family, SORT, SIGHT, ())
+    assert drawn(entries) == [("", 20), ("└─", 101), ("", 10), ("└─", 100)]
 
 
 def test_many_loaders_begin_folded_and_unfold_when_asked() -> None:
@@ -97,7 +84,7 @@ def test_a_job_is_a_line_for_all_its_processes_and_a_key_on_it_means_all() -> No
     members = [at("88", pid=100), at("88", session=2, pid=101), at("99", session=3, pid=102)]
     entries = job_entries(members, SORT, SIGHT, ())
     head = entries[0]
-    assert head.job is not None
+    assert head.job
     assert {p.id.pid for p in head.processes} == {100, 101}
     assert [pid for _, pid in drawn(entries)] == [100, 101, 102]
     folded = job_entries(members, SORT, SIGHT, {head.key})

@@ -28,14 +28,7 @@ if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
 
 HOUR = 3600.0
-PLAYING = Playing(
-    position=NOON + 1700,
-    first=NOON,
-    last=NOON + HOUR,
-    playing=False,
-    speed=1.0,
-    at_end=False,
-)
+PLAYING = Playing(NOON + 1700, NOON, NOON + HOUR, playing=False, speed=1.0, at_end=False)
 
 
 def mark(seconds: float, kind: EventKind, sentence: str = "something happened") -> Event:

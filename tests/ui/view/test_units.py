@@ -61,11 +61,8 @@ def test_pages_and_findings_tell_them_too() -> None:
     history, (card,), (owner,) = history_of(HOT), HOT.gpus, HOT.processes
     page = gpu_rows(Memo(), card, history, HOT, WINDOWS[0], recording_of(), 100, 48)
     findings = [*gpu_findings(history, card), *process_findings(history, owner)]
-    said = [
-        *(part for one in findings for part in (one.sentence, one.short, *one.evidence)),
-        *lines_of(page),
-    ]
-    told = "\n".join(said)
+    said = (part for one in findings for part in (one.sentence, one.short, *one.evidence))
+    told = "\n".join([*said, *lines_of(page)])
     assert "190 °F" in told, "88 °C"
     assert "75.2" in told, "70 GiB"
     assert not re.search("GiB|MiB|°C", told)

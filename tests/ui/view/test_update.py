@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpumon.findings import conditions
 from gpumon.makers.demo import DemoSource
-from gpumon.recording.history import History
 from gpumon.text.process_columns import PROCESS_COLUMNS
 from gpumon.ui.view import dashboard_view, list_view
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
@@ -93,11 +91,10 @@ def rows_of(parts: Parts) -> dict[str, object]:
 def test_drawing_twice_gives_equal_rows_and_leaves_everything_as_it_was(
     keys: list[str], data: st.DataObject
 ) -> None:
-    history = History(conditions())
-    dashboard = Dashboard(history)
     samples = iter(course())
     shown = next(samples)
-    history.add(shown)
+    history = history_of(shown)
+    dashboard = Dashboard(history)
     view, size = View(interval=0.5), SIZES[0]
     for key in keys:
         layout = dashboard.rows(shown, view, *size).layout

@@ -20,7 +20,7 @@ from gpumon.system.resource_errors import lack_behind
 from tests.command import run_program
 from tests.demo import COARSE_DEMO
 from tests.driver import GIB, Driver, Owner, h100, owners
-from tests.e2e.demo import READY
+from tests.e2e.demo import READY, changed_demo
 from tests.e2e.test_live_screen import gpu_line, wait_for_line, words_of
 from tests.e2e.test_terminal import left_clean, whole
 from tests.lives import needs
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tests.driver import Card
 
 GPUMON = [sys.executable, "-m", "gpumon", "-n", "0.1"]
+CHECKOUT = str(Path(gpumon.__file__).parents[1])
 
 
 @pytest.fixture
@@ -239,7 +240,6 @@ def test_with_no_more_memory_to_be_had_it_ends_with_a_sentence(
     program = (
         "def none(*_, **__):\n"
         "    raise MemoryError\n"
-        "from tests.demo import main\n"
         "from gpumon.makers.demo import DemoSource\n"
         "from gpumon.ui.terminal.driver import TerminalDriver\n"
         "from gpumon.ui.screens.dashboard import DashboardScreen\n"
@@ -247,10 +247,9 @@ def test_with_no_more_memory_to_be_had_it_ends_with_a_sentence(
         f"    if {starved_ending}: TerminalDriver.stop_application_mode = none\n"
         f"    if {sampling}: DemoSource.sample = none\n"
         "    else: none()\n"
-        "DashboardScreen.action_move = pressed\n"
-        "raise SystemExit(main())\n"
+        "DashboardScreen.action_move = pressed"
     )
-    with Screen([sys.executable, "-c", program]) as screen:
+    with changed_demo(program) as screen:
         screen.wait_for(READY)
         screen.type("\x1b[B")
         assert screen.wait_end() == 1
@@ -315,7 +314,7 @@ def test_where_few_files_can_be_opened_no_command_ends_with_a_traceback(
         card.utilization_gpu = 0
     done = run_program(
         ["sh", "-c", f"ulimit -n {files}; exec {sys.executable} -m gpumon {command}"],
-        {**driver.env(), "PYTHONPATH": str(Path(gpumon.__file__).parents[1])},
+        {**driver.env(), "PYTHONPATH": CHECKOUT},
         cwd=tmp_path,
     )
     assert "Traceback" not in done.stderr
@@ -343,7 +342,7 @@ def test_where_no_thread_can_be_started_every_command_says_so(
 ) -> None:
     done = run_program(
         [sys.executable, "-c", STARVED, "16000", "4000", *arguments],
-        {**driver.env(), "PYTHONPATH": str(Path(gpumon.__file__).parents[1])},
+        {**driver.env(), "PYTHONPATH": CHECKOUT},
         cwd=tmp_path,
     )
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, NO_THREAD)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.model.time_shift import TimeShift
-from tests.command import GPUMON, run_program
+from tests.command import GPUMON, configured, run_program
 from tests.driver import Driver, h100
 from tests.recording.archive.archives import archived, demo_samples
 from tests.screen import PATIENCE, Screen
@@ -33,21 +33,15 @@ def driver() -> Iterator[Driver]:
 
 def environment(driver: Driver, folder: Path) -> dict[str, str]:
     """The environment of a user who keeps the history in a folder of this test."""
-    config = folder / "config/gpumon/config.toml"
-    config.parent.mkdir(parents=True, exist_ok=True)
-    config.write_text(f'[history]\nfolder = "{folder / "history"}"\n')
+    configured(folder / "config", f'[history]\nfolder = "{folder / "history"}"\n')
     return {**driver.env(), "XDG_CONFIG_HOME": str(folder / "config")}
 
 
 @contextmanager
 def keeping(env: dict[str, str], *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A ``gpumon log --local`` that is running."""
-    with subprocess.Popen(
-        [*GPUMON, "log", "--local", "-n", "0.1", *arguments],
-        env=env,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
+    command = [*GPUMON, "log", "--local", "-n", "0.1", *arguments]
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as running:
         try:
             yield running
         finally:

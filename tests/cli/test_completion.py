@@ -70,27 +70,22 @@ OPERANDS = {
     "": set(COMMANDS),
     "alert": {"list", "test"},
     "alert test": ALERTS,
-    "alert list": set[str](),
-    "alert test hot-gpu": set[str](),
     "log": FILES,
-    "log run.csv": set[str](),
     "replay": LOGS,
     "report": LOGS,
     "report run.csv": LOGS,
     "theme": {"list", "show", "check"},
-    "theme list": set[str](),
     "theme show": set(ThemeLibrary().names()),
     "theme check": FILES,
     "config": {"path", "init", "check", "show"},
     "completion": {"bash", "zsh", "fish"},
     "wait": {"free", "idle", "cool"},
-    "wait free": set[str](),
     "help": set(COMMANDS),
-    "help log": set[str](),
     "--prometheus http://h": set(COMMANDS),
-    "--prometheus": set[str](),
 }
 """What is offered after these words, where no option was begun; nothing after other commands."""
+NOTHING = ["alert list", "alert test hot-gpu", "log run.csv", "theme list", "wait free", "help log"]
+"""Words after which nothing is offered."""
 
 ASK = """
 source "$1"
@@ -182,7 +177,7 @@ def test_bash_offers_for_each_value_what_the_option_takes(folder: Path) -> None:
 @pytest.mark.slow
 @needs("bash")
 def test_bash_offers_for_each_operand_what_the_command_takes(folder: Path) -> None:
-    lines = sorted({*COMMANDS, *OPERANDS})
+    lines = sorted({*COMMANDS, *OPERANDS, *NOTHING, "--prometheus"})
     for line, offered in zip(lines, offered_by_bash(folder, lines), strict=True):
         assert offered == OPERANDS.get(line, set()), line
 

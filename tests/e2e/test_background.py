@@ -21,6 +21,7 @@ from tests.clock import HandClock
 from tests.command import run_program
 from tests.driver import Driver, h100
 from tests.known import known
+from tests.lives import until
 from tests.screen import Screen
 
 if TYPE_CHECKING:
@@ -228,14 +229,10 @@ def test_tmux_is_left_without_a_reply(machine: dict[str, str], tmp_path: Path) -
     tmux = ["tmux", "-S", str(tmp_path / "socket"), "-f", "/dev/null"]
 
     def pane() -> str:
-        command = [*tmux, "capture-pane", "-p"]
-        return run_program(command, check=True).stdout
+        return run_program([*tmux, "capture-pane", "-p"], check=True).stdout
 
     def wait_for(text: str) -> None:
-        deadline = time.monotonic() + 40
-        while text not in pane():
-            assert time.monotonic() < deadline, pane()
-            time.sleep(0.05)
+        until(lambda: text in pane(), lambda: f"{text!r} on\n{pane()}")
 
     size = ["-x", "100", "-y", "24"]
     env = {**machine, "PS1": "end$ "}

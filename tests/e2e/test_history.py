@@ -16,6 +16,7 @@ from gpumon.model.time_shift import TimeShift
 from tests.command import GPUMON, configured, run_program
 from tests.driver import Driver, h100
 from tests.recording.archive.archives import archived, demo_samples
+from tests.recording.csv.command import wait_until
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
@@ -53,10 +54,7 @@ def size_of(folder: Path) -> int:
 
 
 def wait_for_bytes(folder: Path, size: int) -> None:
-    end = time.monotonic() + PATIENCE
-    while size_of(folder) < size:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_until(lambda: size_of(folder) >= size, f"{size} bytes")
 
 
 def go_to_the_first(screen: Screen, expected: str) -> None:

@@ -6,7 +6,6 @@ import argparse
 import os
 import shlex
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +15,7 @@ from gpumon.cli.parser import make_parser
 from gpumon.config.columns import COLUMN, COLUMN_SETS, GPU_COLUMN
 from gpumon.config.themes import ThemeLibrary
 from gpumon.model.makers import backends
-from tests.command import run_program
+from tests.command import configured, run_gpumon
 from tests.lives import needs
 from tests.screen import PATIENCE, Screen
 
@@ -105,16 +104,11 @@ done
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the scripts, and what may be completed in it."""
     made = tmp_path_factory.mktemp("completion")
-    (made / "gpumon").mkdir()
-    (made / "gpumon" / "config.toml").write_text(CONFIG)
+    configured(made, CONFIG)
     for shell in ("bash", "zsh", "fish"):
-        done = run_program(
-            [sys.executable, "-m", "gpumon", "completion", shell],
-            {**os.environ, "XDG_CONFIG_HOME": str(made)},
-            check=True,
-        )
+        done = run_gpumon("completion", shell, env={**os.environ, "XDG_CONFIG_HOME": str(made)})
         # A mistake in the configuration is not said in each new shell.
-        assert done.stderr == ""
+        assert (done.returncode, done.stderr) == (0, "")
         (made / shell).write_text(done.stdout)
     (made / "here" / "folder").mkdir(parents=True)
     for name in FILES - {"folder"}:

@@ -17,7 +17,7 @@ import pytest
 
 import gpumon
 from gpumon.system.resource_errors import lack_behind
-from tests.command import run_program
+from tests.command import run_gpumon, run_program
 from tests.demo import COARSE_DEMO
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.e2e.demo import READY, changed_demo
@@ -147,14 +147,12 @@ def test_commands_use_the_cards_beside_one_that_hangs(driver: Driver, function: 
     driver.cards[1].utilization_gpu = 0
     driver.cards[1].temperature = 44
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return run_program([sys.executable, "-m", "gpumon", *arguments], driver.env(), check=True)
-
-    hanging, sound = json.loads(run("snapshot", "--format", "json").stdout)["gpus"]
+    shown = run_gpumon("snapshot", "--format", "json", env=driver.env())
+    hanging, sound = json.loads(shown.stdout)["gpus"]
     assert (hanging["index"], hanging["status"]) == (0, "no answer")
     assert (sound["status"], sound["temperature_gpu_celsius"]) == ("ok", 44)
-    chosen = run("select", "-v")
-    assert chosen.stdout.strip() == driver.cards[1].uuid
+    chosen = run_gpumon("select", "-v", env=driver.env())
+    assert (chosen.returncode, chosen.stdout) == (0, f"{driver.cards[1].uuid}\n")
     assert "does not answer" in chosen.stderr
     assert "nvml" not in chosen.stderr
 

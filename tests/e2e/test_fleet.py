@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from tests.command import GPUMON, run_program
 from tests.demo import COARSE_DEMO
 from tests.e2e.test_terminal import CAN_SEND, left_clean
 from tests.known import known
+from tests.recording.csv.command import rows
 from tests.screen import Screen
 
 if TYPE_CHECKING:
@@ -175,7 +175,4 @@ def test_a_log_of_one_of_many_hosts_leaves_out_command_lines_too(tmp_path: Path)
         screen.wait_for(r"● log \S+ (?!0s)\d")
         screen.quit()
     (log,) = tmp_path.glob("*.processes.csv")
-    with log.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert rows
-    assert {row["command"] for row in rows} == {""}
+    assert {row["command"] for row in rows(log)} == {""}

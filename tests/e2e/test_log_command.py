@@ -122,16 +122,12 @@ def test_nobody_else_may_read_it(driver: Driver, path: Path) -> None:
 def test_without_a_name_it_is_called_after_the_machine_and_the_moment(
     driver: Driver, tmp_path: Path
 ) -> None:
-    done = run_log("--for", "0.1", env=in_checkout(driver.env()), cwd=tmp_path)
+    env = {**driver.env(), "PYTHONPATH": str(Path.cwd())}
+    done = run_log("--for", "0.1", env=env, cwd=tmp_path)
     assert done.returncode == 0
     names = sorted(file.name for file in tmp_path.iterdir())
     assert re.fullmatch(r"gpumon-[\w-]+-\d{8}-\d{6}\.csv", names[0])
     assert f"gpumon replay {names[0]}" in done.stderr
-
-
-def in_checkout(env: dict[str, str]) -> dict[str, str]:
-    """An environment in which gpumon is found from any directory."""
-    return env | {"PYTHONPATH": str(Path(__file__).parents[2])}
 
 
 def test_pandas_opens_both_files_with_no_options(driver: Driver, path: Path) -> None:

@@ -6,28 +6,24 @@ import asyncio
 import json
 import subprocess
 import threading
-import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 import gpumon
+from tests import lives
 from tests.driver import GIB, Driver, Owner
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
 SLOWED_BY_HEAT, CAPPED = 0x20, 0x04
 NOT_SUPPORTED = 3
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """Wait until something holds."""
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+until = partial(lives.until, what="what is measured")
 
 
 def test_the_energy_is_that_of_the_counter_and_the_means_are_over_time(driver: Driver) -> None:

@@ -15,7 +15,7 @@ import pytest
 import gpumon
 from gpumon.makers.source import NoSuchGpuError
 from gpumon.scheduling.choose import UncertainAllocationError
-from tests.command import run_program
+from tests.command import run_gpumon, run_program
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 
 def command(driver: Driver, *arguments: str) -> str:
-    done = run_program(
-        [sys.executable, "-m", "gpumon", "select", *arguments], driver.env(), check=True
-    )
-    return done.stdout.strip()
+    return run_gpumon("select", *arguments, env=driver.env()).stdout.strip()
 
 
 def test_it_selects_what_the_command_selects(driver: Driver) -> None:

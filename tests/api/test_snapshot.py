@@ -6,8 +6,6 @@ import asyncio
 import json
 import os
 import re
-import subprocess
-import sys
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 
@@ -15,10 +13,13 @@ import pandas
 import pytest
 
 import gpumon
+from tests.command import run_gpumon
 from tests.driver import GIB, Driver, Owner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+pytestmark = pytest.mark.usefixtures("driver")
 
 
 def test_it_has_the_gpus_and_whose_they_are(driver: Driver) -> None:
@@ -37,12 +38,7 @@ def test_it_has_the_gpus_and_whose_they_are(driver: Driver) -> None:
 
 def test_as_a_dictionary_it_is_the_json_of_the_command(driver: Driver) -> None:
     driver.set_clock(5.0)
-    printed = subprocess.run(
-        [sys.executable, "-m", "gpumon", "snapshot", "--format", "json"],
-        env=driver.env(),
-        capture_output=True,
-        check=True,
-    )
+    printed = run_gpumon("snapshot", "--format", "json", env=driver.env())
     theirs, ours = json.loads(printed.stdout), gpumon.snapshot().to_dict()
     assert set(theirs) == set(ours)
     moving = re.compile(r"_unix_seconds$|^energy|^pcie_.x|^nvlink_.x")
@@ -53,7 +49,6 @@ def test_as_a_dictionary_it_is_the_json_of_the_command(driver: Driver) -> None:
     assert {one["pid"] for one in theirs["processes"]} == {one["pid"] for one in ours["processes"]}
 
 
-@pytest.mark.usefixtures("driver")
 def test_gpus_are_named_as_on_the_command_line() -> None:
     uuid = gpumon.snapshot(2).gpus[0].uuid
     assert [gpu.index for gpu in gpumon.snapshot("0,2").gpus] == [0, 2]
@@ -65,7 +60,6 @@ def test_gpus_are_named_as_on_the_command_line() -> None:
         gpumon.snapshot("x")
 
 
-@pytest.mark.usefixtures("driver")
 def test_it_may_be_taken_while_an_event_loop_runs() -> None:
     async def cell() -> int:
         return len(gpumon.snapshot().gpus)
@@ -94,7 +88,6 @@ def test_a_frame_without_rows_has_the_same_columns(driver: Driver) -> None:
     assert list(empty.columns) == list(full.columns)
 
 
-@pytest.mark.usefixtures("driver")
 def test_it_can_be_printed_where_only_ascii_can_be(program: Callable[..., str]) -> None:
     printed = program("import gpumon; print(gpumon.snapshot())", PYTHONIOENCODING="ascii")
     assert "30.0/79.6G" in printed

@@ -13,6 +13,8 @@ from tests.screen import PATIENCE
 if TYPE_CHECKING:
     from tests.driver import Driver
 
+pytestmark = pytest.mark.usefixtures("driver")
+
 
 class Seen:
     """Keeps what a watch handed over."""
@@ -39,7 +41,6 @@ class Seen:
             )
 
 
-@pytest.mark.usefixtures("driver")
 def test_the_function_gets_snapshots_until_the_block_ends() -> None:
     seen = Seen()
     with gpumon.watch(seen, 0.1) as watch:
@@ -52,7 +53,6 @@ def test_the_function_gets_snapshots_until_the_block_ends() -> None:
     assert len(seen.snapshots) == count
 
 
-@pytest.mark.usefixtures("driver")
 def test_a_slow_function_gets_the_newest_and_never_two_at_a_time() -> None:
     began, go_on = threading.Semaphore(0), threading.Semaphore(0)
     times: list[float] = []
@@ -74,7 +74,6 @@ def test_a_slow_function_gets_the_newest_and_never_two_at_a_time() -> None:
     assert times[1] - times[0] > 0.7
 
 
-@pytest.mark.usefixtures("driver")
 def test_an_error_of_the_function_is_told_at_once_and_raised_at_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -111,7 +110,6 @@ def test_an_error_of_the_function_is_told_at_once_and_raised_at_the_end(
     assert [one.exc_type for one in told] == [ZeroDivisionError] * 3
 
 
-@pytest.mark.usefixtures("driver")
 def test_the_function_may_stop_its_watch() -> None:
     ready, stopped = threading.Event(), threading.Event()
 
@@ -139,7 +137,6 @@ def test_a_driver_that_goes_and_comes_back_is_seen(driver: Driver) -> None:
         assert len(seen.snapshots[-1].gpus) == 3
 
 
-@pytest.mark.usefixtures("driver")
 def test_what_is_asked_wrongly_is_refused() -> None:
     with pytest.raises(ValueError, match=r"0\.1 to 3600"):
         gpumon.watch(print, 0)

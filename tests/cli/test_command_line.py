@@ -33,6 +33,7 @@ from tests.build import snapshot as build_snapshot
 from tests.command import GPUMON, run_gpumon, run_here, run_program
 from tests.driver import Driver, Owner, h100
 from tests.known import known
+from tests.lives import until
 from tests.nvml_source import NvmlSource
 from tests.report.logs import write_log
 from tests.screen import PATIENCE, Screen
@@ -350,10 +351,7 @@ def test_control_c_ends_a_snapshot_that_hangs(driver: Driver) -> None:
     command = [*GPUMON, "snapshot"]
     program = subprocess.Popen(command, env=driver.env(), stdout=PIPE, stderr=PIPE)
     try:
-        deadline = time.monotonic() + PATIENCE
-        while "nvmlInit_v2" not in driver.calls():
-            assert time.monotonic() < deadline
-            os.sched_yield()
+        until(lambda: "nvmlInit_v2" in driver.calls(), "the first call")
         program.send_signal(signal.SIGINT)
         out, err = program.communicate(timeout=PATIENCE)
     finally:

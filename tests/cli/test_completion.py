@@ -6,7 +6,6 @@ import argparse
 import os
 import shlex
 import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +15,7 @@ from gpumon.cli.parser import make_parser
 from gpumon.config.columns import COLUMN, COLUMN_SETS, GPU_COLUMN
 from gpumon.config.themes import ThemeLibrary
 from gpumon.model.makers import backends
-from tests.command import run_program
+from tests.command import configured, run_gpumon
 from tests.lives import needs
 from tests.screen import PATIENCE, Screen
 
@@ -70,27 +69,22 @@ OPERANDS = {
     "": set(COMMANDS),
     "alert": {"list", "test"},
     "alert test": ALERTS,
-    "alert list": set[str](),
-    "alert test hot-gpu": set[str](),
     "log": FILES,
-    "log run.csv": set[str](),
     "replay": LOGS,
     "report": LOGS,
     "report run.csv": LOGS,
     "theme": {"list", "show", "check"},
-    "theme list": set[str](),
     "theme show": set(ThemeLibrary().names()),
     "theme check": FILES,
     "config": {"path", "init", "check", "show"},
     "completion": {"bash", "zsh", "fish"},
     "wait": {"free", "idle", "cool"},
-    "wait free": set[str](),
     "help": set(COMMANDS),
-    "help log": set[str](),
     "--prometheus http://h": set(COMMANDS),
-    "--prometheus": set[str](),
 }
 """What is offered after these words, where no option was begun; nothing after other commands."""
+NOTHING = ["alert list", "alert test hot-gpu", "log run.csv", "theme list", "wait free", "help log"]
+"""Words after which nothing is offered."""
 
 ASK = """
 source "$1"
@@ -110,16 +104,11 @@ done
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the scripts, and what may be completed in it."""
     made = tmp_path_factory.mktemp("completion")
-    (made / "gpumon").mkdir()
-    (made / "gpumon" / "config.toml").write_text(CONFIG)
+    configured(made, CONFIG)
     for shell in ("bash", "zsh", "fish"):
-        done = run_program(
-            [sys.executable, "-m", "gpumon", "completion", shell],
-            {**os.environ, "XDG_CONFIG_HOME": str(made)},
-            check=True,
-        )
+        done = run_gpumon("completion", shell, env={**os.environ, "XDG_CONFIG_HOME": str(made)})
         # A mistake in the configuration is not said in each new shell.
-        assert done.stderr == ""
+        assert (done.returncode, done.stderr) == (0, "")
         (made / shell).write_text(done.stdout)
     (made / "here" / "folder").mkdir(parents=True)
     for name in FILES - {"folder"}:
@@ -182,7 +171,7 @@ def test_bash_offers_for_each_value_what_the_option_takes(folder: Path) -> None:
 @pytest.mark.slow
 @needs("bash")
 def test_bash_offers_for_each_operand_what_the_command_takes(folder: Path) -> None:
-    lines = sorted({*COMMANDS, *OPERANDS})
+    lines = sorted({*COMMANDS, *OPERANDS, *NOTHING, "--prometheus"})
     for line, offered in zip(lines, offered_by_bash(folder, lines), strict=True):
         assert offered == OPERANDS.get(line, set()), line
 
@@ -217,24 +206,11 @@ def test_what_bash_offers_is_taken(folder: Path) -> None:
     """Each name that is offered for an option stands on its command line."""
     lines = [f"{name} -" for name in ("", *COMMANDS)]
     ask = ASK.replace(" '')", ")").replace('"$function" gpumon ""', '"$function" gpumon "-"')
-    done = subprocess.run(
-        ["bash", "--norc", "-c", ask, "bash", str(folder / "bash")],
-        input="\n".join(lines) + "\n",
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=True,
-    )
     root = make_parser()
     parsers = [root, *(root.commands[name] for name in COMMANDS)]
-    for parser, line in zip(parsers, done.stdout.splitlines(), strict=True):
-        known = {
-            name
-            for action in parser.options()
-            if action.help != argparse.SUPPRESS
-            for name in action.option_strings
-        }
-        assert set(line.split()) == known
+    for parser, offered in zip(parsers, offered_by_bash(folder, lines, ask), strict=True):
+        shown = [action for action in parser.options() if action.help != argparse.SUPPRESS]
+        assert offered == {name for action in shown for name in action.option_strings}
 
 
 @pytest.mark.slow

@@ -12,9 +12,6 @@ import os
 import re
 import shlex
 import subprocess
-import threading
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -27,6 +24,7 @@ from gpumon.cli.option_groups import OptionGroup
 from gpumon.cli.parser import make_parser
 from tests.command import configured, run_gpumon, run_here
 from tests.driver import Driver, Owner, h100
+from tests.prometheus.hostile import answering, http
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -265,29 +263,6 @@ def test_every_option_has_an_effect_on_other_machines_or_is_refused_with_them(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        *(
-            [*GENERAL["--demo"], *GENERAL["--backend"], command, *OPERANDS.get(command, [])]
-            for command in ("snapshot", "select", "log", "end", "exporter", "watch", "stream")
-        ),
-        ["--demo", "--backend", "auto"],
-        ["--demo", "--ssh", "ssh", "--hosts", "a", "serve"],
-        ["--demo", "wait", "--pid", "1"],
-        ["wait", "--pid", "1", "--lock-dir", "locks"],
-        ["wait", "--pid", "1", "--verbose"],
-    ],
-    ids=" ".join,
-)
-def test_what_a_simulated_machine_or_a_process_does_not_have_is_refused(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    run_refused(words)
-    assert list(tmp_path.iterdir()) == []
-
-
 # What takes other machines reads these, and never this one
 
 
@@ -329,37 +304,15 @@ def test_hosts_are_reached_over_ssh(
     assert not (tmp_path / "run.csv").exists()
 
 
-@contextmanager
-def silent_prometheus() -> Iterator[tuple[str, list[str]]]:
-    """A server that has no metrics: its URL, and what it was asked."""
-    asked: list[str] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked.append(self.path)
-            self.send_error(503)
-
-        def do_GET(self) -> None:
-            self.do_POST()
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}", asked
-        server.shutdown()
-
-
 @pytest.mark.parametrize("command", ["dashboard", "snapshot", "select"])
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 def test_prometheus_is_asked(command: str, before: bool, driver: Driver, tmp_path: Path) -> None:
     words = READING[command]
-    with silent_prometheus() as (url, asked):
-        named = ["--prometheus", url]
+    with answering(http(b"", "503 Service Unavailable")) as server:
+        named = ["--prometheus", f"http://127.0.0.1:{server.port}"]
         done = run(driver, tmp_path, *([*named, *words] if before else [*words, *named]))
     assert done.returncode == 1
-    assert asked
+    assert server.requests
     assert not driver.calls()
 
 

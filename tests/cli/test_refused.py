@@ -241,6 +241,26 @@ REFUSED = {
     "log --local --user ann": "not with --user",
     "log --local --hosts a": "--local",
     "log --local --demo": "not with --demo",
+    **dict.fromkeys(
+        (
+            f"--demo --backend nvml {line}"
+            for line in (
+                "snapshot",
+                "select",
+                "log",
+                "end 4711 --yes",
+                "exporter",
+                "watch",
+                "stream",
+            )
+        ),
+        "--backend",
+    ),
+    "--demo --backend auto": "--backend",
+    "--demo --ssh ssh --hosts a serve": "--ssh",
+    "--demo wait --pid 1": "--demo",
+    "wait --pid 1 --lock-dir locks": "--pid waits for processes, the other options wait for GPUs",
+    "wait --pid 1 --verbose": "--pid waits for processes, the other options wait for GPUs",
     "select --from run.csv": "--from needs --stable",
     "wait --from x.csv": "--from needs --stable",
     "wait --pid 1 idle": "--pid",

@@ -403,9 +403,8 @@ class Whereabouts(FakeHost):
         }
 
 
-def printed(form: str, host: ProcessHost, filter_: str = "", *, by_process: bool = False) -> str:
-    line = ["snapshot", "--format", form, "--filter", filter_]
-    options = make_parser().parse_args([*line, *(["--processes"] if by_process else [])])
+def printed(form: str, host: ProcessHost, *more: str) -> str:
+    options = make_parser().parse_args(["snapshot", "--format", form, *more])
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(io.StringIO()) as stream:
         machine = GivenMachine(Bare(), host)
         patch.setattr(SampleOptions, "open", lambda *_, **__: machine)
@@ -447,7 +446,7 @@ def test_every_format_with_processes_tells_where_they_run() -> None:
     for process in told["processes"]:
         assert process["place"]["container"]["name"] == f"c{process['pid']}"
         assert process["container"] == f"docker c{process['pid']}"
-    for row in rows(printed("csv", Whereabouts(), by_process=True)):
+    for row in rows(printed("csv", Whereabouts(), "--processes")):
         assert row["container"] == f"docker c{row['pid']}"
     table = printed("table", Whereabouts())
     assert all(f" docker c{process['pid']} " in table for process in told["processes"])
@@ -473,19 +472,28 @@ def test_a_look_that_hangs_holds_nothing_up() -> None:
 # Some of it
 
 
-def test_a_filter_narrows_the_processes_of_every_format_and_leaves_the_cards() -> None:
+@pytest.mark.parametrize(
+    ("options", "gpus", "said"),
+    [
+        (["--filter", "user:ann gpu:1"], {1}, "user:ann gpu:1"),
+        (["--user", "ann"], set(range(8)), "of ann"),
+    ],
+    ids=["filter", "user"],
+)
+def test_processes_are_narrowed_in_every_format_and_the_cards_are_left(
+    options: list[str], gpus: set[int], said: str
+) -> None:
     everybody = json.loads(printed("json", FakeHost()))["processes"]
-    meant = {one["pid"] for one in everybody if one["user"] == "ann" and 1 in one["gpu"]}
+    meant = {one["pid"] for one in everybody if one["user"] == "ann" and gpus & {*one["gpu"]}}
     assert 0 < len(meant) < len(everybody)
-    terms = "user:ann gpu:1"
-    told = json.loads(printed("json", FakeHost(), terms))
+    told = json.loads(printed("json", FakeHost(), *options))
     assert {process["pid"] for process in told["processes"]} == meant
     assert len(told["gpus"]) == 8
-    listed = rows(printed("csv", FakeHost(), terms, by_process=True))
+    listed = rows(printed("csv", FakeHost(), "--processes", *options))
     assert {int(row["pid"]) for row in listed} == meant
-    table = printed("table", FakeHost(), terms)
+    table = printed("table", FakeHost(), *options)
     assert f"{len(meant)} of {len(everybody)} processes" in table
-    assert terms in table, "what is left out is said"
+    assert said in table, "what is left out is said"
     assert len(re.findall(r"^ \d \S", table, re.MULTILINE)) == 8
 
 
@@ -493,7 +501,7 @@ def test_a_filter_narrows_the_processes_of_every_format_and_leaves_the_cards() -
 def test_a_filter_sees_what_was_looked_up() -> None:
     everybody = json.loads(printed("json", Whereabouts()))["processes"]
     pid = everybody[0]["pid"]
-    told = json.loads(printed("json", Whereabouts(), f"container:c{pid}"))
+    told = json.loads(printed("json", Whereabouts(), "--filter", f"container:c{pid}"))
     assert [process["pid"] for process in told["processes"]] == [pid]
 
 
@@ -531,20 +539,6 @@ def test_gpus_narrows_every_format_and_keeps_the_hidden(machine: Machine) -> Non
     assert "RTX" not in printed["table"]
     assert "40.0G" in printed["table"], "what is on other GPUs is not counted"
     assert f" {HIDDEN} " in printed["table"]
-
-
-@pytest.mark.slow
-def test_user_narrows_the_processes_and_leaves_the_cards() -> None:
-    told = json.loads(snapshot("--demo", "--user", "ann", "--format", "json"))
-    assert {process["user"] for process in told["processes"]} == {"ann"}
-    assert len(told["processes"]) == 3
-    assert len(told["gpus"]) == 8
-    listed = rows(snapshot("--demo", "--user", "ann", "--format", "csv", "--processes"))
-    assert {row["user"] for row in listed} == {"ann"}
-    table = snapshot("--demo", "--user", "ann").splitlines()
-    heading = next(n for n, line in enumerate(table) if "COMMAND" in line)
-    assert {line.split()[2] for line in table[heading + 1 :]} == {"ann"}
-    assert len([line for line in table if re.match(r" \d \S", line)]) == 8
 
 
 @pytest.mark.slow

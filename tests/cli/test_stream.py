@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager, suppress
+from subprocess import DEVNULL, PIPE
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +24,9 @@ from gpumon.model.snapshot import GpuStatus
 from gpumon.recording.recording import EventKind
 from gpumon.stream import Heartbeat, StreamedSample, StreamReader, session
 from tests.build import NOON, snapshot
+from tests.command import GPUMON, run_gpumon
 from tests.driver import Driver, Owner, h100, h100_mig, owners
+from tests.known import known
 from tests.lives import signal_another_thread
 from tests.recording.csv.command import wait_until
 from tests.screen import PATIENCE, Screen
@@ -31,7 +34,7 @@ from tests.screen import PATIENCE, Screen
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-STREAM = [sys.executable, "-m", "gpumon", "stream"]
+STREAM = [*GPUMON, "stream"]
 _SILENT = """
 import sys
 from gpumon.cli import main
@@ -78,9 +81,7 @@ class Stream:
 
     def ended(self) -> tuple[int, bytes]:
         """The status with which it ends by itself, and what it said."""
-        status = self.process.wait(PATIENCE)
-        assert self.process.stderr is not None
-        return status, self.process.stderr.read()
+        return self.process.wait(PATIENCE), known(self.process.stderr).read()
 
 
 @contextmanager
@@ -95,9 +96,8 @@ def streaming(
     read, write = os.pipe()
     if pipe_bytes is not None:
         fcntl.fcntl(write, fcntl.F_SETPIPE_SZ, pipe_bytes)
-    with subprocess.Popen(
-        [*command, *arguments], env=env, stdin=stdin, stdout=write, stderr=subprocess.PIPE
-    ) as process:
+    command = [*command, *arguments]
+    with subprocess.Popen(command, env=env, stdin=stdin, stdout=write, stderr=PIPE) as process:
         os.close(write)
         stream = Stream(process, read)
         try:
@@ -108,15 +108,9 @@ def streaming(
                 stream.close()
 
 
-def exported(*arguments: str, env: Mapping[str, str]) -> Any:
+def exported(env: Mapping[str, str]) -> Any:
     """What ``gpumon snapshot`` says of the same machine."""
-    done = subprocess.run(
-        [sys.executable, "-m", "gpumon", "snapshot", "--format", "json", *arguments],
-        env=env,
-        capture_output=True,
-        check=True,
-    )
-    return json.loads(done.stdout)
+    return json.loads(run_gpumon("snapshot", "--format", "json", env=env).stdout)
 
 
 def wait_for_samples(driver: Driver, count: int) -> None:
@@ -138,7 +132,7 @@ def test_the_stream_shows_what_a_snapshot_shows() -> None:
         with streaming("-n", "0.2", env=driver.env()) as stream:
             first = stream.next()
             sample = stream.until(lambda one: one.snapshot.processes and one.sequence > 3)
-            expected = exported(env=driver.env())
+            expected = exported(driver.env())
     assert first.sequence == 1
     assert sample.interval == 0.2
     shown = json.loads(to_json(sample.snapshot))
@@ -172,18 +166,13 @@ def test_errors_of_a_card_are_events_and_its_state() -> None:
 
 def test_any_program_reads_a_line_of_json_for_each_sample() -> None:
     with Driver([h100()]) as driver:
-        with subprocess.Popen(
-            [*STREAM, "--format", "json", "-n", "0.1"],
-            env=driver.env(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-        ) as process:
-            assert process.stdout is not None
-            told = [json.loads(process.stdout.readline()) for _ in range(3)]
+        command = [*STREAM, "--format", "json", "-n", "0.1"]
+        with subprocess.Popen(command, env=driver.env(), stdin=DEVNULL, stdout=PIPE) as process:
+            told = [json.loads(known(process.stdout).readline()) for _ in range(3)]
             driver.cards[0].name = "NVIDIA \x1b[31mH100"
             process.terminate()
             assert process.wait(PATIENCE) == 0
-        expected = exported(env=driver.env())
+        expected = exported(driver.env())
     assert told[0].keys() == expected.keys()
     assert [one["schema"] for one in told] == ["gpumon.snapshot/1"] * 3
     assert [one["gpus"][0]["uuid"] for one in told] == [expected["gpus"][0]["uuid"]] * 3
@@ -216,8 +205,7 @@ def test_a_driver_that_hangs_is_told_with_the_age_of_the_values() -> None:
         stream.until(lambda one: one.sequence > 3)
         driver.cards[0].hang()
         sample = stream.until(lambda one: one.snapshot.gpus[0].status is GpuStatus.NO_ANSWER)
-        read_at = sample.snapshot.gpus[0].sampled_at
-        assert read_at is not None
+        read_at = known(sample.snapshot.gpus[0].sampled_at)
         later = stream.until(lambda one: one.snapshot.time > sample.snapshot.time + 1)
         assert later.snapshot.gpus[0].sampled_at == read_at
         driver.cards[0].release()
@@ -230,24 +218,20 @@ def test_a_machine_that_hangs_as_a_whole_has_a_heartbeat_with_the_reason() -> No
         driver.latency(PATIENCE)
         sample = stream.until(lambda one: one.heartbeat)
         driver.latency(0)
-        assert sample.heartbeat is not None
-        assert re.fullmatch(
-            r"the driver \(nvml\w+\) has not answered for \d+s", sample.heartbeat.reason
-        )
-        assert sample.heartbeat.age is not None
-        assert sample.heartbeat.age > 0.5
+        beat = known(sample.heartbeat)
+        assert re.fullmatch(r"the driver \(nvml\w+\) has not answered for \d+s", beat.reason)
+        assert known(beat.age) > 0.5
 
 
 def test_there_is_a_heartbeat_where_samples_are_rare() -> None:
     with streaming("--demo", "-n", "3600") as stream:
         first = stream.next()
-        beat = stream.next()
-        assert beat.heartbeat is not None
-        assert beat.heartbeat.reason == "a sample is taken every 3600 s"
-        assert beat.heartbeat.age is not None
-        assert beat.heartbeat.age >= 4
-        assert beat.snapshot is first.snapshot
-        assert beat.written_at > first.written_at
+        second = stream.next()
+        beat = known(second.heartbeat)
+        assert beat.reason == "a sample is taken every 3600 s"
+        assert known(beat.age) >= 4
+        assert second.snapshot is first.snapshot
+        assert second.written_at > first.written_at
 
 
 def test_where_there_is_no_driver_the_last_line_and_the_error_say_so() -> None:
@@ -257,9 +241,8 @@ def test_where_there_is_no_driver_the_last_line_and_the_error_say_so() -> None:
             sample = stream.next()
             status, said = stream.ended()
     assert sample.snapshot.gpus == ()
-    assert sample.snapshot.trouble is not None
     assert status == 1
-    assert said.decode().startswith(f"gpumon: {sample.snapshot.trouble.sentence}")
+    assert said.decode().startswith(f"gpumon: {known(sample.snapshot.trouble).sentence}")
 
 
 def test_a_reader_that_closes_the_pipe_ends_the_stream_at_once() -> None:
@@ -280,21 +263,16 @@ def test_a_reader_that_closes_a_full_pipe_ends_the_stream_quietly() -> None:
 
 
 def test_a_reader_that_is_killed_ends_the_stream() -> None:
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
-        assert reader.stdin is not None
-        assert reader.stdout is not None
-        with subprocess.Popen(
-            [*SILENT, "--demo", "-n", "3600"],
-            stdin=subprocess.DEVNULL,
-            stdout=reader.stdin,
-            stderr=subprocess.PIPE,
-        ) as process:
-            reader.stdin.close()
-            assert reader.stdout.readline().startswith(b'{"schema":"gpumon.stream/2"')
-            reader.kill()
-            assert process.wait(PATIENCE) == 0
-            assert process.stderr is not None
-            assert process.stderr.read() == b""
+    command = [*SILENT, "--demo", "-n", "3600"]
+    with (
+        subprocess.Popen(["cat"], stdin=PIPE, stdout=PIPE) as reader,
+        subprocess.Popen(command, stdin=DEVNULL, stdout=reader.stdin, stderr=PIPE) as process,
+    ):
+        known(reader.stdin).close()
+        assert known(reader.stdout).readline().startswith(b'{"schema":"gpumon.stream/2"')
+        reader.kill()
+        assert process.wait(PATIENCE) == 0
+        assert known(process.stderr).read() == b""
 
 
 @pytest.mark.slow
@@ -358,12 +336,12 @@ def test_a_signal_that_another_thread_receives_ends_the_stream() -> None:
 
 def test_a_parent_that_ends_ends_the_stream_though_the_pipe_is_still_open() -> None:
     with streaming("--demo", "-n", "0.5", stdin=subprocess.PIPE) as stream:
-        assert stream.process.stdin is not None
+        stdin = known(stream.process.stdin)
         begun = stream.next().written_at
-        stream.process.stdin.write(b"what is written to it is ignored\n")
-        stream.process.stdin.flush()
+        stdin.write(b"what is written to it is ignored\n")
+        stdin.flush()
         stream.until(lambda one: one.written_at > begun + 6)
-        stream.process.stdin.close()
+        stdin.close()
         assert stream.ended() == (0, b"")
 
 

@@ -217,41 +217,47 @@ def test_a_file_that_is_no_toml_leaves_the_defaults(
     assert loaded.settings == Settings()
 
 
-def test_what_is_no_file_is_told_and_nobody_waits_for_a_pipe(tmp_path: Path) -> None:
-    path = tmp_path / "gpumon" / "config.toml"
-    path.mkdir(parents=True)
-    env = {"XDG_CONFIG_HOME": str(tmp_path)}
-    assert said(load(env)) == ["config.toml: it is a folder, and should be a file."]
-    path.rmdir()
-    os.mkfifo(path)
-    assert said(load(env)) == ["config.toml: it is not a regular file."]
-    path.unlink()
-    path.symlink_to("nowhere")
-    assert said(load(env)) == ["config.toml: it is a link to a file that is not there."]
-
-
-def test_of_a_huge_file_no_more_is_read_than_a_configuration_may_have(tmp_path: Path) -> None:
-    path = tmp_path / "gpumon" / "config.toml"
-    path.parent.mkdir()
+def huge(path: Path) -> None:
     path.touch()
     os.truncate(path, 2**40)
+
+
+def unreadable(path: Path) -> None:
+    # Root may read what has no permissions; nobody may read a process's memory at 0 this way.
+    if os.geteuid() == 0:
+        path.symlink_to("/proc/self/mem")
+    else:
+        path.touch(mode=0)
+
+
+def lowest_free_descriptor() -> int:
+    """The number that the system gives to the next file."""
+    number = os.dup(0)
+    os.close(number)
+    return number
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (Path.mkdir, r": it is a folder, and should be a file\."),
+        (os.mkfifo, r": it is not a regular file\."),
+        (lambda it: it.symlink_to("nowhere"), r": it is a link to a file that is not there\."),
+        (huge, ": it is larger than 1 MiB.*"),
+        (unreadable, ": it cannot be read: .*"),
+        (lambda it: it.write_text("interval = 0"), ", line 1: interval cannot be 0.*"),
+    ],
+    ids=["folder", "pipe", "dangling link", "huge", "unreadable", "invalid"],
+)
+def test_what_cannot_be_read_is_told_and_closed_and_nobody_waits_for_a_pipe(
+    make: Callable[[Path], object], told: str, tmp_path: Path
+) -> None:
+    (tmp_path / "gpumon").mkdir()
+    make(tmp_path / "gpumon" / "config.toml")
+    before = lowest_free_descriptor()
     (sentence,) = said(load({"XDG_CONFIG_HOME": str(tmp_path)}))
-    assert "larger than 1 MiB" in sentence
-
-
-def test_whatever_the_file_is_it_is_closed(tmp_path: Path) -> None:
-    path = tmp_path / "gpumon" / "config.toml"
-    path.mkdir(parents=True)
-    before = os.dup(0)
-    os.close(before)
-    for _ in range(2):
-        assert len(said(load({"XDG_CONFIG_HOME": str(tmp_path)}))) == 1
-        path.rmdir() if path.is_dir() else path.unlink()
-        path.write_text("interval = 0")
-    # The system gives the lowest number that is free.
-    after = os.dup(0)
-    os.close(after)
-    assert after == before
+    assert lowest_free_descriptor() == before
+    assert re.fullmatch(rf"config\.toml{told}", sentence)
 
 
 @pytest.mark.parametrize(
@@ -260,10 +266,7 @@ def test_whatever_the_file_is_it_is_closed(tmp_path: Path) -> None:
         ("columns = []", "columns cannot be []: give a list of columns"),
         ('columns = [["pid"]]', '["pid"] is no column; there are'),
         ('columns = [{ pid = "pid" }]', '{ pid = "pid" } is no column; there are'),
-        (
-            "graph = [1]",
-            "graph cannot be [1]: give auto, util, memory, power, temperature, sm or dram",
-        ),
+        ("graph = [1]", "cannot be [1]: give auto, util, memory, power, temperature, sm or dram"),
         ('[thresholds]\nhot_unknown = "90s"', "hot_unknown cannot be '90s': give degrees"),
         (f'interval = "{"x" * 200}"', f"interval cannot be '{'x' * 38}…: give seconds"),
         ('[keys]\nend = "q"', "keys.end: q "),
@@ -288,18 +291,6 @@ def test_each_choice_that_a_setting_offers_can_be_set(name: str, written: Writte
     for choice in offered:
         loaded = written(f'{name} = "{choice}"')
         assert (value_of(loaded.settings, name), loaded.errors) == (choice, ())
-
-
-def test_a_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:
-    path = tmp_path / "gpumon" / "config.toml"
-    path.parent.mkdir()
-    # Root may read what has no permissions; nobody may read a process's memory at 0 this way.
-    if os.geteuid() == 0:
-        path.symlink_to("/proc/self/mem")
-    else:
-        path.touch(mode=0)
-    (sentence,) = said(load({"XDG_CONFIG_HOME": str(tmp_path)}))
-    assert sentence.startswith("config.toml: it cannot be read: ")
 
 
 _LONG = f"0x{'f' * 5000}"
@@ -351,13 +342,8 @@ def test_a_date_is_told_as_it_was_written(written: Written) -> None:
 
 def test_variables_go_over_the_file_and_are_judged_as_it_is(written: Written) -> None:
     text = 'interval = 2\nreadonly = true\ntheme = "amber"\n[units]\nmemory = "GB"\n'
-    loaded = written(
-        text,
-        GPUMON_INTERVAL="0.2",
-        GPUMON_READONLY="0",
-        GPUMON_UNITS="F",
-        GPUMON_COLUMNS="user, age,",
-    )
+    values = {"INTERVAL": "0.2", "READONLY": "0", "UNITS": "F", "COLUMNS": "user, age,"}
+    loaded = written(text, **{f"GPUMON_{name}": value for name, value in values.items()})
     settings = loaded.settings
     assert said(loaded) == []
     assert (settings.interval, settings.readonly, settings.theme) == (0.2, False, "amber")

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from gpumon.doctor import Result
+
 
 @pytest.fixture(autouse=True)
 def _no_nvidia(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,17 +48,22 @@ def _examined(root: Path) -> DiagnosticContext:
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("model", machines.NAMES)
-def test_every_model_of_amd_passes(tmp_path: Path, model: str) -> None:
-    machines.machine(tmp_path, model)
-    case = _examined(tmp_path)
-    assert words(gpus.gpus_on_the_bus(case)).startswith("1 AMD GPU.")
-    for check in (amd_checks.amd_driver, drm_checks.render_nodes, gpus.answer):
+def _passes(
+    case: DiagnosticContext, maker: str, driver: Callable[[DiagnosticContext], Result | None]
+) -> None:
+    assert words(gpus.gpus_on_the_bus(case)).startswith(f"1 {maker} GPU.")
+    for check in (driver, drm_checks.render_nodes, gpus.answer):
         assert verdict(check(case)) is PASS, words(check(case))
     assert nvidia_checks.library(case) is None
     (card,) = case.cards
     assert card.integrated == case.gpus[0].memory_unified
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", machines.NAMES)
+def test_every_model_of_amd_passes(tmp_path: Path, model: str) -> None:
+    machines.machine(tmp_path, model)
+    _passes(_examined(tmp_path), "AMD", amd_checks.amd_driver)
 
 
 CAPTURES = (
@@ -68,12 +75,7 @@ CAPTURES = (
 @pytest.mark.parametrize("add", CAPTURES)
 def test_every_model_of_intel_passes(tmp_path: Path, add: Callable[[Tree], Path]) -> None:
     add(Tree(tmp_path))
-    case = _examined(tmp_path)
-    assert words(gpus.gpus_on_the_bus(case)).startswith("1 Intel GPU.")
-    for check in (intel_checks.intel_driver, drm_checks.render_nodes, gpus.answer):
-        assert verdict(check(case)) is PASS, words(check(case))
-    (card,) = case.cards
-    assert card.integrated == case.gpus[0].memory_unified
+    _passes(_examined(tmp_path), "Intel", intel_checks.intel_driver)
 
 
 def test_the_gpu_of_a_processor_is_left_out_beside_a_card(tmp_path: Path) -> None:

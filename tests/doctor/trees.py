@@ -10,6 +10,7 @@ from gpumon.doctor.context import DiagnosticContext, DriverAnswer, ExaminedMachi
 from gpumon.model.snapshot import Host, Snapshot, Trouble
 from tests.absent import ABSENT
 from tests.build import NOON, gpu
+from tests.known import known
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -140,20 +141,18 @@ MISSING = DriverAnswer()
 
 def verdict(result: Result | None) -> CheckVerdict:
     """The verdict of a check that has something to say."""
-    assert result is not None
-    return result.verdict
+    return known(result).verdict
 
 
 def words(result: Result | None) -> str:
     """All that a check says."""
-    assert result is not None
+    result = known(result)
     return " ".join((result.found, result.todo or "", *result.details))
 
 
 def details(result: Result | None) -> tuple[str, ...]:
     """The lines below what a check found."""
-    assert result is not None
-    return result.details
+    return known(result).details
 
 
 def expect(result: Result | None, expected: CheckVerdict, *told: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -21,3 +22,9 @@ def demo(*arguments: str, columns: int = 100, lines: int = 24) -> Iterator[Scree
     with Screen([*COARSE_DEMO, *arguments], columns=columns, lines=lines) as screen:
         screen.wait_for(READY)
         yield screen
+
+
+def changed_demo(change: str, *arguments: str, lines: int = 24) -> Screen:
+    """The demo of a gpumon that a few lines of Python change first."""
+    code = f"{change}\nfrom tests.demo import main\nraise SystemExit(main())"
+    return Screen([sys.executable, "-c", code, *arguments], lines=lines)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.command import GPUMON
+from tests.command import GPUMON, configured
 from tests.demo import COARSE_DEMO
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.e2e.demo import READY
@@ -40,10 +40,8 @@ def screen_with(
     columns: int = 140,
     lines: int = 30,
 ) -> Screen:
-    path = folder / "gpumon" / "config.toml"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(config, encoding="utf-8")
-    base = dict(os.environ) if driver is None else driver.env()
+    configured(folder, config)
+    base = os.environ if driver is None else driver.env()
     env = {**base, "XDG_CONFIG_HOME": str(folder)}
     command = COARSE_DEMO if driver is None else [*GPUMON, "-n", "0.1"]
     return Screen([*command, *arguments], env, columns, lines)
@@ -252,11 +250,8 @@ def test_of_two_dashboards_one_runs_the_commands_and_both_list(
     config = (
         f'[[alerts]]\nwhen = "hot"\ndo = [{{ command = ["sh", "-c", "echo x >> \'{ran}\'"] }}]\n'
     )
-    state = {**driver.env(), "XDG_STATE_HOME": str(tmp_path / "state")}
-    path = tmp_path / "gpumon" / "config.toml"
-    path.parent.mkdir()
-    path.write_text(config, encoding="utf-8")
-    env = {**state, "XDG_CONFIG_HOME": str(tmp_path)}
+    configured(tmp_path, config)
+    env = {**driver.env(), "XDG_STATE_HOME": f"{tmp_path}/state", "XDG_CONFIG_HOME": str(tmp_path)}
     command = [*GPUMON, "-n", "0.1"]
     with Screen(command, env, 140, 30) as one, Screen(command, env, 140, 30) as other:
         for screen in (one, other):

@@ -20,6 +20,8 @@ from gpumon.ui.terminal.background import QUERY, BackgroundReply, hinted_light, 
 from tests.clock import HandClock
 from tests.command import run_program
 from tests.driver import Driver, h100
+from tests.known import known
+from tests.lives import until
 from tests.screen import Screen
 
 if TYPE_CHECKING:
@@ -113,8 +115,7 @@ def test_the_first_picture_has_the_theme_for_the_background(
         screen.wait_for(READY)
         assert screen.ground() == ground_of(theme)
         start = bytes(screen.output).partition(ENTER)[2]
-        shown = re.search(rb"48;2;(\d+);(\d+);(\d+)", start)
-        assert shown is not None
+        shown = known(re.search(rb"48;2;(\d+);(\d+);(\d+)", start))
         first = "".join(f"{int(part):02x}" for part in shown.groups())
         light = sum(parse("#" + first)) > 384
         assert light == (theme == "gpumon-light")
@@ -228,14 +229,10 @@ def test_tmux_is_left_without_a_reply(machine: dict[str, str], tmp_path: Path) -
     tmux = ["tmux", "-S", str(tmp_path / "socket"), "-f", "/dev/null"]
 
     def pane() -> str:
-        command = [*tmux, "capture-pane", "-p"]
-        return run_program(command, check=True).stdout
+        return run_program([*tmux, "capture-pane", "-p"], check=True).stdout
 
     def wait_for(text: str) -> None:
-        deadline = time.monotonic() + 40
-        while text not in pane():
-            assert time.monotonic() < deadline, pane()
-            time.sleep(0.05)
+        until(lambda: text in pane(), lambda: f"{text!r} on\n{pane()}")
 
     size = ["-x", "100", "-y", "24"]
     env = {**machine, "PS1": "end$ "}
@@ -337,32 +334,18 @@ def test_a_key_that_is_no_part_of_a_colour_ends_an_unfinished_reply() -> None:
 
 
 @pytest.mark.parametrize(
-    ("environ", "light"),
-    [
-        ({"COLORFGBG": "0;15"}, True),
-        ({"COLORFGBG": "0;default;7"}, True),
-        ({"COLORFGBG": "15;0"}, False),
-        ({"COLORFGBG": "12;8"}, False),
-        ({"COLORFGBG": "15;default"}, None),
-        ({"COLORFGBG": "0;15", "TMUX": "x"}, None),
-        ({}, None),
-    ],
+    ("colours", "light"),
+    [("0;15", True), ("0;default;7", True), ("15;0", False), ("12;8", False), ("15;default", None)],
 )
-def test_the_hint_of_the_environment(environ: dict[str, str], *, light: bool | None) -> None:
-    assert hinted_light(environ) is light
+def test_the_hint_of_the_environment(colours: str, *, light: bool | None) -> None:
+    assert hinted_light({"COLORFGBG": colours}) is light
+    assert hinted_light({"COLORFGBG": colours, "TMUX": "x"}) is hinted_light({}) is None
 
 
 @pytest.mark.parametrize(
-    ("environ", "may"),
-    [
-        ({"TERM": "xterm"}, True),
-        ({"TERM": "tmux-256color"}, True),
-        ({"TERM": "xterm", "NO_COLOR": "1"}, False),
-        ({"TERM": "linux"}, False),
-        ({"TERM": "dumb"}, False),
-        ({"TERM": "vt100"}, False),
-        ({}, False),
-    ],
+    ("term", "may"),
+    [("xterm", True), ("tmux-256color", True), ("linux", False), ("dumb", False), ("vt100", False)],
 )
-def test_which_terminals_are_asked(environ: dict[str, str], *, may: bool) -> None:
-    assert may_query(environ) is may
+def test_which_terminals_are_asked(term: str, *, may: bool) -> None:
+    assert may_query({"TERM": term}) is may
+    assert may_query({"TERM": term, "NO_COLOR": "1"}) is may_query({}) is False

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.demo import COARSE_DEMO
+from tests.known import known
 from tests.screen import Screen
 
 if TYPE_CHECKING:
@@ -224,8 +225,7 @@ def test_a_log_and_its_report_are_told_in_ascii_too(tmp_path: Path) -> None:
         assert screen.output.isascii()
         # The two curves are not drawn alike.
         text = screen.text()
-    curves = re.search(r"(\S+) utilisation % +(\S+) memory %", text)
-    assert curves is not None
+    curves = known(re.search(r"(\S+) utilisation % +(\S+) memory %", text))
     assert curves[1] != curves[2]
 
 

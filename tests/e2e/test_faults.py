@@ -17,10 +17,10 @@ import pytest
 
 import gpumon
 from gpumon.system.resource_errors import lack_behind
-from tests.command import run_program
+from tests.command import run_gpumon, run_program
 from tests.demo import COARSE_DEMO
 from tests.driver import GIB, Driver, Owner, h100, owners
-from tests.e2e.demo import READY
+from tests.e2e.demo import READY, changed_demo
 from tests.e2e.test_live_screen import gpu_line, wait_for_line, words_of
 from tests.e2e.test_terminal import left_clean, whole
 from tests.lives import needs
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from tests.driver import Card
 
 GPUMON = [sys.executable, "-m", "gpumon", "-n", "0.1"]
+CHECKOUT = str(Path(gpumon.__file__).parents[1])
 
 
 @pytest.fixture
@@ -146,14 +147,12 @@ def test_commands_use_the_cards_beside_one_that_hangs(driver: Driver, function: 
     driver.cards[1].utilization_gpu = 0
     driver.cards[1].temperature = 44
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return run_program([sys.executable, "-m", "gpumon", *arguments], driver.env(), check=True)
-
-    hanging, sound = json.loads(run("snapshot", "--format", "json").stdout)["gpus"]
+    shown = run_gpumon("snapshot", "--format", "json", env=driver.env())
+    hanging, sound = json.loads(shown.stdout)["gpus"]
     assert (hanging["index"], hanging["status"]) == (0, "no answer")
     assert (sound["status"], sound["temperature_gpu_celsius"]) == ("ok", 44)
-    chosen = run("select", "-v")
-    assert chosen.stdout.strip() == driver.cards[1].uuid
+    chosen = run_gpumon("select", "-v", env=driver.env())
+    assert (chosen.returncode, chosen.stdout) == (0, f"{driver.cards[1].uuid}\n")
     assert "does not answer" in chosen.stderr
     assert "nvml" not in chosen.stderr
 
@@ -239,7 +238,6 @@ def test_with_no_more_memory_to_be_had_it_ends_with_a_sentence(
     program = (
         "def none(*_, **__):\n"
         "    raise MemoryError\n"
-        "from tests.demo import main\n"
         "from gpumon.makers.demo import DemoSource\n"
         "from gpumon.ui.terminal.driver import TerminalDriver\n"
         "from gpumon.ui.screens.dashboard import DashboardScreen\n"
@@ -247,10 +245,9 @@ def test_with_no_more_memory_to_be_had_it_ends_with_a_sentence(
         f"    if {starved_ending}: TerminalDriver.stop_application_mode = none\n"
         f"    if {sampling}: DemoSource.sample = none\n"
         "    else: none()\n"
-        "DashboardScreen.action_move = pressed\n"
-        "raise SystemExit(main())\n"
+        "DashboardScreen.action_move = pressed"
     )
-    with Screen([sys.executable, "-c", program]) as screen:
+    with changed_demo(program) as screen:
         screen.wait_for(READY)
         screen.type("\x1b[B")
         assert screen.wait_end() == 1
@@ -315,7 +312,7 @@ def test_where_few_files_can_be_opened_no_command_ends_with_a_traceback(
         card.utilization_gpu = 0
     done = run_program(
         ["sh", "-c", f"ulimit -n {files}; exec {sys.executable} -m gpumon {command}"],
-        {**driver.env(), "PYTHONPATH": str(Path(gpumon.__file__).parents[1])},
+        {**driver.env(), "PYTHONPATH": CHECKOUT},
         cwd=tmp_path,
     )
     assert "Traceback" not in done.stderr
@@ -343,7 +340,7 @@ def test_where_no_thread_can_be_started_every_command_says_so(
 ) -> None:
     done = run_program(
         [sys.executable, "-c", STARVED, "16000", "4000", *arguments],
-        {**driver.env(), "PYTHONPATH": str(Path(gpumon.__file__).parents[1])},
+        {**driver.env(), "PYTHONPATH": CHECKOUT},
         cwd=tmp_path,
     )
     assert (done.returncode, done.stderr.splitlines()[-1]) == (1, NO_THREAD)

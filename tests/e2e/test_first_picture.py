@@ -19,6 +19,7 @@ from tests.bench.sight import Sight
 from tests.command import run_program
 from tests.demo import COARSE_DEMO
 from tests.driver import Driver, Owner, a100
+from tests.e2e.demo import changed_demo
 from tests.screen import Screen
 
 if TYPE_CHECKING:
@@ -244,11 +245,9 @@ def test_garbage_is_collected_once_the_screen_stands_and_never_by_then(tmp_path:
         "    with open(sys.argv[1], 'a') as file:\n"
         "        print(gc.isenabled(), file=file)\n"
         "startup.first_styles = tell\n"
-        "GpumonApp.run = tell\n"
-        "from tests.demo import main\n"
-        "raise SystemExit(main())\n"
+        "GpumonApp.run = tell"
     )
-    with Screen([sys.executable, "-c", program, str(told)]) as screen:
+    with changed_demo(program, str(told)) as screen:
         assert screen.wait_end() == 0
     assert told.read_text().split() == ["False", "True"]
 
@@ -257,10 +256,8 @@ def test_garbage_is_collected_once_the_screen_stands_and_never_by_then(tmp_path:
 def test_a_line_that_is_behind_at_the_hand_over_shows_no_blank_screen() -> None:
     behind = (
         "from gpumon.ui.terminal.renderer import TerminalRenderer\n"
-        "TerminalRenderer.behind = lambda _: True\n"
-        "from tests.demo import main\n"
-        "raise SystemExit(main())\n"
+        "TerminalRenderer.behind = lambda _: True"
     )
-    with Screen([sys.executable, "-c", behind]) as screen:
+    with changed_demo(behind) as screen:
         screen.wait_for_mouse()
         screen.wait_for(r"GPU-MEM▼[\s\S]*\n q quit")

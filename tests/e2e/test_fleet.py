@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 from typing import TYPE_CHECKING
@@ -12,9 +11,12 @@ import pytest
 from tests.command import GPUMON, run_program
 from tests.demo import COARSE_DEMO
 from tests.e2e.test_terminal import CAN_SEND, left_clean
+from tests.known import known
+from tests.recording.csv.command import rows
 from tests.screen import Screen
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 FLEET = [*COARSE_DEMO, "--hosts", "gpu-[01-16]"]
@@ -22,40 +24,44 @@ ALL = r"hosts 15/16 [\s\S]*gpu-16 [\s\S]*── 16 hosts[\s\S]*\n q quit"
 """Every host has been seen, and the frame is whole."""
 
 
-def test_a_host_is_opened_as_at_home_and_escape_returns_to_its_line() -> None:
-    with Screen(FLEET) as screen:
-        screen.wait_for(ALL)
-        screen.press("\x1b[B\x1b[B\x1b[B", r"\n▸gpu-03 ")
-        screen.press("\r", r"gpumon  DEMO  gpu-03 [\s\S]*GPU-MEM▼[\s\S]*\n q quit")
-        # Its pages are those of home.
-        screen.press("\t\x1b[B\x1b[B\r", r"GPU 2[\s\S]*Esc back")
-        screen.press("\x1b", r"gpu-03 [\s\S]*GPU-MEM▼")
-        screen.press_away("\x1b", "▸")
-        screen.press("\x1b", r"hosts 15/16 [\s\S]*\n▸gpu-03 ")
-        screen.press("\r", r"gpumon  DEMO  gpu-03 [\s\S]*GPU-MEM▼")
-        screen.quit()
-        assert left_clean(screen)
-        # The terminal is entered once, however many hosts are opened.
-        assert bytes(screen.output).count(b"\x1b[?1049h") == 1
+@pytest.fixture
+def screen() -> Iterator[Screen]:
+    """A fleet, each host of which has been seen."""
+    with Screen(FLEET) as shown:
+        shown.wait_for(ALL)
+        yield shown
+
+
+def test_a_host_is_opened_as_at_home_and_escape_returns_to_its_line(screen: Screen) -> None:
+    screen.press("\x1b[B\x1b[B\x1b[B", r"\n▸gpu-03 ")
+    screen.press("\r", r"gpumon  DEMO  gpu-03 [\s\S]*GPU-MEM▼[\s\S]*\n q quit")
+    # Its pages are those of home.
+    screen.press("\t\x1b[B\x1b[B\r", r"GPU 2[\s\S]*Esc back")
+    screen.press("\x1b", r"gpu-03 [\s\S]*GPU-MEM▼")
+    screen.press_away("\x1b", "▸")
+    screen.press("\x1b", r"hosts 15/16 [\s\S]*\n▸gpu-03 ")
+    screen.press("\r", r"gpumon  DEMO  gpu-03 [\s\S]*GPU-MEM▼")
+    screen.quit()
+    assert left_clean(screen)
+    # The terminal is entered once, however many hosts are opened.
+    assert bytes(screen.output).count(b"\x1b[?1049h") == 1
 
 
 @pytest.mark.slow
-def test_users_their_processes_and_the_host_of_one() -> None:
-    with Screen(FLEET) as screen:
-        screen.wait_for(ALL)
-        screen.press("u", r"IDLE-MEM[\s\S]*ann +\d+ [\s\S]*u\[users\]")
-        screen.press("\x1b[B\x1b[B\r", r"\d+ processes · user=erin")
-        screen.wait_gone(r"\n.gpu-\d\d .* ann ")
-        # Of several keys each may be shown for a moment.
-        screen.type("\x1b[B")
-        chosen = re.search(r"\n▸(gpu-\d\d) +\S+ +(\d+) erin", screen.wait_for(r"\n▸gpu-\d\d "))
-        assert chosen is not None
-        screen.type("\r")
-        # The cursor is on the process from which it was opened.
-        screen.wait_for(rf"gpumon  DEMO  {chosen[1]} [\s\S]*▸ *\S+ +{chosen[2]} erin")
-        screen.press("\x1b\x1b", rf"\n▸{chosen[1]} +\S+ +{chosen[2]} erin[\s\S]* user=erin ")
-        screen.press("\x1b\x1b", r"── 16 hosts")
-        screen.quit()
+def test_users_their_processes_and_the_host_of_one(screen: Screen) -> None:
+    screen.press("u", r"IDLE-MEM[\s\S]*ann +\d+ [\s\S]*u\[users\]")
+    screen.press("\x1b[B\x1b[B\r", r"\d+ processes · user=erin")
+    screen.wait_gone(r"\n.gpu-\d\d .* ann ")
+    # Of several keys each may be shown for a moment.
+    screen.type("\x1b[B")
+    text = screen.wait_for(r"\n▸gpu-\d\d ")
+    chosen = known(re.search(r"\n▸(gpu-\d\d) +\S+ +(\d+) erin", text))
+    screen.type("\r")
+    # The cursor is on the process from which it was opened.
+    screen.wait_for(rf"gpumon  DEMO  {chosen[1]} [\s\S]*▸ *\S+ +{chosen[2]} erin")
+    screen.press("\x1b\x1b", rf"\n▸{chosen[1]} +\S+ +{chosen[2]} erin[\s\S]* user=erin ")
+    screen.press("\x1b\x1b", r"── 16 hosts")
+    screen.quit()
 
 
 @pytest.mark.slow
@@ -72,38 +78,34 @@ def test_the_hosts_of_a_job_show_its_gpus_only_in_every_list_and_on_an_open_host
 
 
 @pytest.mark.slow
-def test_filters_and_orders_show_what_is_asked_for() -> None:
-    with Screen(FLEET) as screen:
-        screen.wait_for(ALL)
-        screen.press("/free>3", r"── \d of 16 hosts · free>3")
-        screen.press(" colour:red", r'no term "colour"')
-        screen.press("\x1b", r"── 16 hosts")
-        screen.press("E", r"STATE▼[^\n]*\n.gpu-0[47] ")
-        screen.press("F", r"FREE▼?[^\n]*\n.gpu-10 ")
-        screen.press("?", r"type to search")
-        screen.press("free>1", r"with more free GPUs than this")
-        screen.press("\x1b\x1b", r"── 16 hosts")
-        screen.quit()
+def test_filters_and_orders_show_what_is_asked_for(screen: Screen) -> None:
+    screen.press("/free>3", r"── \d of 16 hosts · free>3")
+    screen.press(" colour:red", r'no term "colour"')
+    screen.press("\x1b", r"── 16 hosts")
+    screen.press("E", r"STATE▼[^\n]*\n.gpu-0[47] ")
+    screen.press("F", r"FREE▼?[^\n]*\n.gpu-10 ")
+    screen.press("?", r"type to search")
+    screen.press("free>1", r"with more free GPUs than this")
+    screen.press("\x1b\x1b", r"── 16 hosts")
+    screen.quit()
 
 
 @pytest.mark.slow
-def test_clicks_choose_open_and_sort() -> None:
-    with Screen(FLEET) as screen:
-        screen.wait_for(ALL)
-        rows = screen.rows()
-        at = next(y for y, row in enumerate(rows) if row.startswith(" gpu-05"))
-        screen.click(4, at)
-        screen.wait_for(r"\n▸gpu-05 ")
-        screen.click(rows[1].index("FREE"), 1)
-        screen.wait_for(r"sorted by FREE, descending")
-        # By name they keep their places; by anything else they change them as their values do.
-        screen.click(rows[1].index("HOST"), 1)
-        screen.wait_for(r"sorted by HOST")
-        line = next(y for y, row in enumerate(rows) if "gpu-10" in row)
-        click = f"\x1b[<0;5;{line + 1}M\x1b[<0;5;{line + 1}m"
-        # In one piece: two reads may be further apart than the clicks of a double click.
-        screen.press(click * 2, r"gpumon  DEMO  gpu-10 ")
-        screen.quit()
+def test_clicks_choose_open_and_sort(screen: Screen) -> None:
+    rows = screen.rows()
+    at = next(y for y, row in enumerate(rows) if row.startswith(" gpu-05"))
+    screen.click(4, at)
+    screen.wait_for(r"\n▸gpu-05 ")
+    screen.click(rows[1].index("FREE"), 1)
+    screen.wait_for(r"sorted by FREE, descending")
+    # By name they keep their places; by anything else they change them as their values do.
+    screen.click(rows[1].index("HOST"), 1)
+    screen.wait_for(r"sorted by HOST")
+    line = next(y for y, row in enumerate(rows) if "gpu-10" in row)
+    click = f"\x1b[<0;5;{line + 1}M\x1b[<0;5;{line + 1}m"
+    # In one piece: two reads may be further apart than the clicks of a double click.
+    screen.press(click * 2, r"gpumon  DEMO  gpu-10 ")
+    screen.quit()
 
 
 @pytest.mark.slow
@@ -132,13 +134,11 @@ def test_read_only_holds_on_an_open_host() -> None:
         screen.quit()
 
 
-def test_a_process_of_an_open_host_is_ended_and_its_memory_returns() -> None:
-    with Screen(FLEET) as screen:
-        screen.wait_for(ALL)
-        screen.press("\x1b[B\r", r"gpumon  DEMO  gpu-01 [\s\S]*GPU-MEM▼[\s\S]* 58204 +ann ")
-        screen.press("/58204\rk", CAN_SEND)
-        screen.press("\x1b[C\r", r"✓[\s\S]*came back")
-        screen.quit()
+def test_a_process_of_an_open_host_is_ended_and_its_memory_returns(screen: Screen) -> None:
+    screen.press("\x1b[B\r", r"gpumon  DEMO  gpu-01 [\s\S]*GPU-MEM▼[\s\S]* 58204 +ann ")
+    screen.press("/58204\rk", CAN_SEND)
+    screen.press("\x1b[C\r", r"✓[\s\S]*came back")
+    screen.quit()
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,4 @@ def test_a_log_of_one_of_many_hosts_leaves_out_command_lines_too(tmp_path: Path)
         screen.wait_for(r"● log \S+ (?!0s)\d")
         screen.quit()
     (log,) = tmp_path.glob("*.processes.csv")
-    with log.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    assert rows
-    assert {row["command"] for row in rows} == {""}
+    assert {row["command"] for row in rows(log)} == {""}

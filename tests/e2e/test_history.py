@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.model.time_shift import TimeShift
-from tests.command import GPUMON, run_program
+from tests.command import GPUMON, configured, run_program
 from tests.driver import Driver, h100
 from tests.recording.archive.archives import archived, demo_samples
+from tests.recording.csv.command import wait_until
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
@@ -33,21 +34,15 @@ def driver() -> Iterator[Driver]:
 
 def environment(driver: Driver, folder: Path) -> dict[str, str]:
     """The environment of a user who keeps the history in a folder of this test."""
-    config = folder / "config/gpumon/config.toml"
-    config.parent.mkdir(parents=True, exist_ok=True)
-    config.write_text(f'[history]\nfolder = "{folder / "history"}"\n')
+    configured(folder / "config", f'[history]\nfolder = "{folder / "history"}"\n')
     return {**driver.env(), "XDG_CONFIG_HOME": str(folder / "config")}
 
 
 @contextmanager
 def keeping(env: dict[str, str], *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A ``gpumon log --local`` that is running."""
-    with subprocess.Popen(
-        [*GPUMON, "log", "--local", "-n", "0.1", *arguments],
-        env=env,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
+    command = [*GPUMON, "log", "--local", "-n", "0.1", *arguments]
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as running:
         try:
             yield running
         finally:
@@ -59,10 +54,7 @@ def size_of(folder: Path) -> int:
 
 
 def wait_for_bytes(folder: Path, size: int) -> None:
-    end = time.monotonic() + PATIENCE
-    while size_of(folder) < size:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    wait_until(lambda: size_of(folder) >= size, f"{size} bytes")
 
 
 def go_to_the_first(screen: Screen, expected: str) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.command import configured
 from tests.e2e.demo import demo
 
 if TYPE_CHECKING:
@@ -19,8 +20,7 @@ READY = r"18 processes[\s\S]*\n q quit"
 @pytest.fixture
 def vim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    (tmp_path / "gpumon").mkdir()
-    (tmp_path / "gpumon" / "config.toml").write_text('[keys]\npreset = "vim"\n', encoding="utf-8")
+    configured(tmp_path, '[keys]\npreset = "vim"\n')
 
 
 def marked(screen: Screen) -> str:

@@ -20,6 +20,7 @@ import pytest
 
 from tests.command import run_program
 from tests.driver import GIB, Driver, Owner, h100, owners
+from tests.known import known
 from tests.lives import needs, user_name
 from tests.recording.csv.command import (
     LOG,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ME = user_name(os.getuid())
+TOO_LONG = r"the name is too long; choose a shorter one\.\n"
 
 
 @pytest.fixture
@@ -120,16 +122,12 @@ def test_nobody_else_may_read_it(driver: Driver, path: Path) -> None:
 def test_without_a_name_it_is_called_after_the_machine_and_the_moment(
     driver: Driver, tmp_path: Path
 ) -> None:
-    done = run_log("--for", "0.1", env=in_checkout(driver.env()), cwd=tmp_path)
+    env = {**driver.env(), "PYTHONPATH": str(Path.cwd())}
+    done = run_log("--for", "0.1", env=env, cwd=tmp_path)
     assert done.returncode == 0
     names = sorted(file.name for file in tmp_path.iterdir())
     assert re.fullmatch(r"gpumon-[\w-]+-\d{8}-\d{6}\.csv", names[0])
     assert f"gpumon replay {names[0]}" in done.stderr
-
-
-def in_checkout(env: dict[str, str]) -> dict[str, str]:
-    """An environment in which gpumon is found from any directory."""
-    return env | {"PYTHONPATH": str(Path(__file__).parents[2])}
 
 
 def test_pandas_opens_both_files_with_no_options(driver: Driver, path: Path) -> None:
@@ -335,12 +333,10 @@ def test_it_needs_no_standard_streams_and_gives_their_numbers_to_no_file(
 
 
 def test_nobody_who_reads_what_it_says_is_needed(driver: Driver, path: Path) -> None:
-    with subprocess.Popen(
-        [*LOG, str(path), "-n", "0.1"], env=driver.env(), stderr=subprocess.PIPE
-    ) as log:
+    command = [*LOG, str(path), "-n", "0.1"]
+    with subprocess.Popen(command, env=driver.env(), stderr=subprocess.PIPE) as log:
         try:
-            assert log.stderr is not None
-            log.stderr.close()
+            known(log.stderr).close()
             driver.cards[1].lost = True
             wait_until(lambda: rows(path) and rows(path)[-1]["status"] == "lost", "the lost GPU")
             log.terminate()
@@ -349,24 +345,23 @@ def test_nobody_who_reads_what_it_says_is_needed(driver: Driver, path: Path) -> 
             log.kill()
 
 
-def test_a_place_that_cannot_be_written_is_told(driver: Driver, tmp_path: Path) -> None:
-    done = run_log(tmp_path / "none" / "run.csv", env=driver.env())
-    assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch(
-        r"gpumon: .+ cannot be written: there is no such directory.*\n", done.stderr
-    )
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["x" * 300, "x" * 245 + ".csv", "x/" * 2300 + ".csv"], ids=["name", "processes", "path"]
+    ("name", "said"),
+    [
+        ("none/run.csv", r"there is no such directory.*\n"),
+        *(
+            pytest.param(name, TOO_LONG, marks=pytest.mark.slow)
+            for name in ("x" * 300, "x" * 245 + ".csv", "x/" * 2300 + ".csv")
+        ),
+    ],
+    ids=["directory", "long name", "long name of processes", "long path"],
 )
-def test_a_name_that_is_too_long_is_told(driver: Driver, tmp_path: Path, name: str) -> None:
+def test_a_place_that_cannot_be_written_is_told(
+    driver: Driver, tmp_path: Path, name: str, said: str
+) -> None:
     done = run_log(tmp_path / name, env=driver.env())
     assert (done.returncode, done.stdout) == (1, "")
-    assert re.fullmatch(
-        r"gpumon: .+ cannot be written: the name is too long; choose a shorter one.\n", done.stderr
-    )
+    assert re.fullmatch(rf"gpumon: .+ cannot be written: {said}", done.stderr)
     assert list(tmp_path.iterdir()) == []
 
 

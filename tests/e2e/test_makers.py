@@ -14,6 +14,7 @@ import pytest
 from tests import fork_server, tree_machine
 from tests.command import run_program
 from tests.driver import Driver, Owner, h100
+from tests.known import known
 from tests.makers.amd import machines
 from tests.makers.drm.trees import write
 from tests.makers.intel import captures
@@ -207,13 +208,11 @@ def test_a_processors_gpu_stays_out_of_the_way_until_it_is_asked_for(tmp_path: P
 
 
 def test_an_amd_gpu_is_waited_for(amd: Machine) -> None:
-    waiting = subprocess.Popen(
-        [*amd.command, "wait", "--timeout", "60"], env=amd.env, stderr=subprocess.PIPE, text=True
-    )
-    assert waiting.stderr is not None
-    with waiting:
-        assert "holds 8.0 GiB" in waiting.stderr.readline()
+    command = [*amd.command, "wait", "--timeout", "60"]
+    with subprocess.Popen(command, env=amd.env, stderr=subprocess.PIPE, text=True) as waiting:
+        said = known(waiting.stderr)
+        assert "holds 8.0 GiB" in said.readline()
         amd.job.kill()
         amd.bury()
         assert waiting.wait(60) == 0
-        assert "GPU 0 is free" in waiting.stderr.read()
+        assert "GPU 0 is free" in said.read()

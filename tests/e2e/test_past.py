@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import signal
@@ -22,6 +21,7 @@ from tests.build import NOON, gpu, process, snapshot
 from tests.command import GPUMON, run_program
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.lives import NEEDS_ALL_PIDS
+from tests.recording.csv.command import rows
 from tests.report.logs import write_log
 from tests.screen import Screen
 
@@ -76,11 +76,6 @@ def values_of(rows: list[str]) -> list[str]:
 def clock_of(screen: Screen) -> str:
     found = CLOCK.findall(screen.rows()[0])
     return found[-1] if found else ""
-
-
-def table_of(path: Path) -> list[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.mark.slow
@@ -164,7 +159,7 @@ def test_a_replay_shows_what_the_screen_showed_then(
         else:
             screen.signal(end)
         screen.wait_end()
-    stamps = {row["timestamp"]: CLOCK.findall(row["timestamp"])[0] for row in table_of(log)}
+    stamps = {row["timestamp"]: CLOCK.findall(row["timestamp"])[0] for row in rows(log)}
     # Of two samples that fell into one second the screen's clock does not tell which it shows.
     seconds = Counter(stamps.values())
     moments = {clock: stamp for stamp, clock in stamps.items() if seconds[clock] == 1}
@@ -218,7 +213,7 @@ def test_one_key_makes_a_log_that_is_replayed(tmp_path: Path) -> None:
             screen.quit()
             screen.wait_for(r"gpumon: logged \d+ samples")
         (log,) = tmp_path.glob("gpumon-*[0-9].csv")
-        assert {row["uuid"] for row in table_of(log)} == {card.uuid for card in driver.cards}
+        assert {row["uuid"] for row in rows(log)} == {card.uuid for card in driver.cards}
         with replay_of(log) as screen:
             screen.wait_for("REPLAY(.|\n)*train.py")
             screen.press("L", "this is a log already")

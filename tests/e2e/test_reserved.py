@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gpumon.scheduling.locks import Locks
-from tests.command import run_program
+from tests.command import run_gpumon
 from tests.driver import GIB, Driver, Owner, h100
 from tests.screen import Screen
 
@@ -62,9 +62,7 @@ def test_one_sample_tells_of_reservations_too(driver: Driver, tmp_path: Path) ->
     locks = Locks(str(tmp_path / "locks"), os.environ)
     reservation = locks.take([driver.cards[0].uuid], "python train.py")
     table, told = (
-        run_program(
-            [sys.executable, "-m", "gpumon", "snapshot", "--format", form], driver.env(), check=True
-        ).stdout
+        run_gpumon("snapshot", "--format", form, env=driver.env()).stdout
         for form in ("table", "json")
     )
     reservation.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import os
 import re
 import shlex
@@ -17,12 +16,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.sampling.gpu_sampler import PATIENCE as LOOK_PATIENCE
 from gpumon.scheduling.locks import Locks
 from tests.command import run_program
 from tests.driver import GIB, Driver, Owner, h100, owners
+from tests.known import known
 from tests.lives import NEEDS_ALL_PIDS, needs
-from tests.recording.csv.command import wait_until
+from tests.recording.csv.command import rows, wait_until
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
@@ -391,73 +390,86 @@ def test_where_nobody_could_continue_it_control_z_does_not_hold_it(driver: Drive
 # What came of it
 
 
+class Job:
+    """A ``gpumon run`` of a job that ends once it is told to."""
+
+    def __init__(self, process: subprocess.Popen[str], pid: int, folder: Path) -> None:
+        self.process, self.pid = process, pid
+        self.log, self.listed = folder / "run.csv", folder / "run.processes.csv"
+        self._go = folder / "go"
+
+    def wait_for_samples(self, lines: int) -> None:
+        """Wait until the log has more lines."""
+        wait_until(
+            lambda: self.log.exists() and len(self.log.read_text().splitlines()) > lines, "samples"
+        )
+
+    def wait_until_listed(self) -> None:
+        """Wait until the log has the process of the job."""
+        pid = f",{self.pid},"
+        wait_until(lambda: self.listed.exists() and pid in self.listed.read_text(), "it is logged")
+
+    def end(self, patience: float = PATIENCE) -> str:
+        """Let the job end; returns what is said then."""
+        self._go.touch()
+        out, words = self.process.communicate(timeout=patience)
+        assert out == ""
+        return words
+
+
 @contextlib.contextmanager
 def job_on(
-    driver: Driver, tmp_path: Path, *options: str, status: int = 0
-) -> Iterator[tuple[subprocess.Popen[str], int, Path]]:
-    """A job that ends once it is told to: itself, its number, and the file that tells it to."""
+    driver: Driver, tmp_path: Path, *options: str, status: int = 0, logs: bool = True
+) -> Iterator[Job]:
+    """A job that ends with this status."""
+    options += ("--log", str(tmp_path / "run.csv")) if logs else ()
     pid_file, go = tmp_path / "pid", tmp_path / "go"
     lines = script(
         f"echo $$ > '{pid_file}'", f"while [ ! -e '{go}' ]; do sleep 0.05; done", f"exit {status}"
     )
     with ended(start(driver, *options, *lines)) as process:
-        yield process, int(wait_for_file(pid_file)), go
+        yield Job(process, int(wait_for_file(pid_file)), tmp_path)
 
 
 @pytest.mark.slow
 def test_what_it_had_is_told_and_logged_and_nobody_else_s(driver: Driver, tmp_path: Path) -> None:
-    path = tmp_path / "run.csv"
     card = driver.cards[0]
     with (
         owners(1, ["python", "other.py"]) as (other,),
-        job_on(driver, tmp_path, "--free", "1G", "--log", str(path)) as (process, pid, go),
+        job_on(driver, tmp_path, "--free", "1G") as job,
     ):
-        card.processes = [Owner(pid, memory=8 * GIB, sm=50), Owner(other.pid, memory=GIB, sm=9)]
+        card.processes = [Owner(job.pid, memory=8 * GIB, sm=50), Owner(other.pid, memory=GIB, sm=9)]
         card.memory_used = 9 * GIB
-        listed = tmp_path / "run.processes.csv"
-        wait_until(lambda: listed.exists() and f",{pid}," in listed.read_text(), "it is logged")
-        wait_until(lambda: len(path.read_text().splitlines()) > 3, "samples")
+        job.wait_until_listed()
+        job.wait_for_samples(3)
         card.processes = [Owner(other.pid, memory=GIB)]
         card.memory_used = GIB
-        go.touch()
-        _, words = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 0
+        words = job.end()
+        assert job.process.returncode == 0
     assert re.search(r"sh ended after \d+\.\d s on GPU 0: exit status 0", words)
     assert re.search(r"GPU 0: memory peak 8\.0 GiB, mean \d\.\d GiB of 79\.6 GiB", words)
     assert re.search(r"SM mean \d+ % · not throttled · \d+\.\d\d Wh", words)
     assert "all its memory came back" in words
     assert "when it ended" not in words
-    with listed.open() as file:
-        assert {row["pid"] for row in csv.DictReader(file)} == {str(pid)}
-    with path.open() as file:
-        assert {row["uuid"] for row in csv.DictReader(file)} == {card.uuid}
+    assert {row["pid"] for row in rows(job.listed)} == {str(job.pid)}
+    assert {row["uuid"] for row in rows(job.log)} == {card.uuid}
 
 
 def test_a_job_that_died_on_a_full_card_is_told_so(driver: Driver, tmp_path: Path) -> None:
-    card = driver.cards[0]
-    total = card.memory_total
-    assert total is not None
+    card, theirs = driver.cards[0], 41 * GIB
+    total = known(card.memory_total)
     with (
         owners(1, ["python", "other.py"]) as (other,),
-        job_on(driver, tmp_path, "--free", "1G", "--log", str(tmp_path / "run.csv"), status=1) as (
-            process,
-            pid,
-            go,
-        ),
+        job_on(driver, tmp_path, "--free", "1G", status=1) as job,
     ):
-        theirs = 41 * GIB
-        card.processes = [
-            Owner(pid, memory=total - theirs - GIB, sm=50),
-            Owner(other.pid, memory=theirs),
-        ]
+        rest = Owner(other.pid, memory=theirs)
+        card.processes = [Owner(job.pid, memory=total - theirs - GIB, sm=50), rest]
         card.memory_used = total - GIB
-        listed = tmp_path / "run.processes.csv"
-        wait_until(lambda: listed.exists() and f",{pid}," in listed.read_text(), "it is logged")
-        card.processes = [Owner(other.pid, memory=theirs)]
+        job.wait_until_listed()
+        card.processes = [rest]
         card.memory_used = theirs
-        go.touch()
-        _, words = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 1
+        words = job.end()
+    assert job.process.returncode == 1
     assert re.search(r"GPU 0 had 0\.\d of 79\.6 GiB free when it ended; ", words), words
     assert re.search(rf"41\.0 GiB by \S+'s python \({other.pid}\)", words)
 
@@ -466,12 +478,11 @@ def test_a_job_that_died_on_a_full_card_is_told_so(driver: Driver, tmp_path: Pat
 def test_memory_that_does_not_come_back_is_told_and_not_waited_for_for_ever(
     driver: Driver, tmp_path: Path
 ) -> None:
-    with job_on(driver, tmp_path) as (process, pid, go):
+    with job_on(driver, tmp_path, logs=False) as job:
         # The driver may go on listing who has ended.
-        driver.cards[0].processes = [Owner(pid, memory=5 * GIB)]
+        driver.cards[0].processes = [Owner(job.pid, memory=5 * GIB)]
         driver.cards[0].memory_used = 9 * GIB
-        go.touch()
-        _, words = process.communicate(timeout=2 * PATIENCE)
+        words = job.end(2 * PATIENCE)
     assert "9.0 GiB on GPU 0 have not come back" in words
 
 
@@ -479,24 +490,22 @@ def test_a_card_stays_reserved_until_its_memory_is_back(
     driver: Driver, locks: Path, tmp_path: Path
 ) -> None:
     card = driver.cards[0]
-    with job_on(driver, tmp_path) as (process, pid, go):
+    with job_on(driver, tmp_path, logs=False) as job:
         card.memory_used = 9 * GIB
-        go.touch()
-        wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the job has ended")
+        (tmp_path / "go").touch()
+        wait_until(lambda: not Path(f"/proc/{job.pid}").exists(), "the job has ended")
         assert holders(driver, locks) == {card.uuid}
         card.memory_used = 0
-        _, words = process.communicate(timeout=PATIENCE)
+        words = job.end()
     assert "it left no memory in use" in words
     assert holders(driver, locks) == set()
 
 
 def test_a_job_that_never_used_its_card_is_told_so(driver: Driver, tmp_path: Path) -> None:
-    path = tmp_path / "run.csv"
-    with job_on(driver, tmp_path, "--log", str(path)) as (process, _, go):
-        wait_until(lambda: path.exists() and len(path.read_text().splitlines()) > 4, "samples")
-        go.touch()
-        out, words = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, out) == (0, "")
+    with job_on(driver, tmp_path) as job:
+        job.wait_for_samples(4)
+        words = job.end()
+    assert job.process.returncode == 0
     assert words.startswith("gpumon: running on GPU 0\n")
     assert "gpumon: GPU 0: not used by the job" in words
     assert "gpumon: warning: the job never used GPU 0," in words
@@ -512,35 +521,22 @@ def test_a_job_that_ended_before_a_look_is_not_said_to_have_used_its_card(driver
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("locks")
-def test_the_values_from_before_a_card_hung_tell_nothing_of_its_memory(tmp_path: Path) -> None:
-    path = tmp_path / "run.csv"
-    with (
-        Driver([h100()]) as driver,
-        job_on(driver, tmp_path, "--log", str(path)) as (process, _, go),
-    ):
-        wait_until(lambda: path.exists() and len(path.read_text().splitlines()) > 2, "samples")
-        driver.cards[0].hang()
-        wait_until(lambda: "no answer" in path.read_text(), "the GPU hangs")
-        go.touch()
-        _, words = process.communicate(timeout=PATIENCE)
-    assert "whether its memory on GPU 0 came back is unknown" in words
-    assert "whether it used that GPU is unknown" in words
-
-
-@pytest.mark.slow
-def test_a_card_that_hangs_at_the_end_of_a_job_tells_nothing_of_it(
-    driver: Driver, tmp_path: Path
+@pytest.mark.parametrize(
+    ("logged", "where"),
+    [(False, "(on GPU 0 )?"), (True, "on GPU 0 ")],
+    ids=["at the end", "before"],
+)
+def test_the_values_from_before_a_card_hung_tell_nothing_of_a_job(
+    driver: Driver, tmp_path: Path, logged: bool, where: str
 ) -> None:
-    path = tmp_path / "run.csv"
-    with job_on(driver, tmp_path, "--log", str(path)) as (process, _, go):
-        wait_until(lambda: path.exists() and len(path.read_text().splitlines()) > 2, "samples")
+    with job_on(driver, tmp_path) as job:
+        job.wait_for_samples(2)
         driver.cards[0].hang()
-        go.touch()
-        _, words = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0
+        wait_until(lambda: not logged or "no answer" in job.log.read_text(), "the GPU hangs")
+        words = job.end()
+    assert job.process.returncode == 0
     assert "whether it used that GPU is unknown" in words
-    assert re.search(r"whether its memory (on GPU 0 )?came back is unknown", words)
+    assert re.search(f"whether its memory {where}came back is unknown", words)
 
 
 def test_what_cannot_be_logged_is_not_run(driver: Driver, tmp_path: Path) -> None:
@@ -584,32 +580,6 @@ def test_who_waits_waits_for_lost_cards_too(
         for card in driver.cards:
             card.lost = False
         assert screen.wait_end() == 0
-
-
-@NEEDS_ALL_PIDS
-def test_a_driver_that_goes_and_comes_back_does_not_end_the_waiting(driver: Driver) -> None:
-    for card in driver.cards:
-        card.memory_used = 9 * GIB
-    with Screen([*RUN, "--wait", "--", "true"], driver.env(), columns=150) as screen:
-        screen.wait_for("GPU 0: 9.0 GiB held by no process")
-        driver.unload()
-        screen.wait_for("The NVIDIA driver is not loaded")
-        for card in driver.cards:
-            card.memory_used = 0
-        driver.reload()
-        assert screen.wait_end() == 0
-
-
-def test_a_card_that_hangs_does_not_stretch_the_waiting(driver: Driver) -> None:
-    for card in driver.cards:
-        card.hang()
-    began = time.monotonic()
-    done = run(driver, "--wait=2", "--", "true")
-    assert done.returncode == 124
-    # One card after the other is given up, and that may be over in time.
-    silence = "The driver has not answered|no GPU fits"
-    assert re.search(rf"gave up waiting after 2s: ({silence})", done.stderr)
-    assert time.monotonic() - began < LOOK_PATIENCE
 
 
 def test_a_card_that_stayed_free_for_as_long_as_asked_is_taken(driver: Driver) -> None:

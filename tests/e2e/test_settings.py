@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
-from tests.command import GPUMON, run_program
+from tests.command import GPUMON, configured, run_gpumon
 from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
@@ -24,9 +24,7 @@ def started(tmp_path: Path) -> Started:
     """Starts gpumon with this in its file, these arguments and variables."""
 
     def start(text: str, *arguments: str, columns: int = 120, **variables: str) -> Screen:
-        path = tmp_path / "gpumon" / "config.toml"
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        configured(tmp_path, text)
         env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), **variables}
         return Screen([*COARSE_DEMO, *arguments], env, columns, 30)
 
@@ -185,19 +183,14 @@ def test_a_broken_file_is_told_on_screen_and_defaults_hold(
 
 
 def test_a_broken_file_is_told_of_on_standard_error_by_commands(tmp_path: Path) -> None:
-    path = tmp_path / "gpumon" / "config.toml"
-    path.parent.mkdir()
-    path.write_text("themee = 1\n", encoding="utf-8")
+    path = configured(tmp_path, "themee = 1\n")
     env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "GPUMON_UNITS": "GB"}
-    command = [*GPUMON, "snapshot", "--demo"]
-    done = run_program(command, env, check=True)
-    assert done.stderr == (
-        f"gpumon: {path}, line 1: unknown setting themee (did you mean theme?).\n"
-    )
+    done = run_gpumon("snapshot", "--demo", env=env)
+    said = f"gpumon: {path}, line 1: unknown setting themee (did you mean theme?).\n"
+    assert (done.returncode, done.stderr) == (0, said)
     assert "/85.5G" in done.stdout
-    command += ["--format", "json"]
-    done = run_program(command, env, check=True)
-    assert done.stderr == "", "no program's format depends on it"
+    done = run_gpumon("snapshot", "--demo", "--format", "json", env=env)
+    assert (done.returncode, done.stderr) == (0, ""), "no program's format depends on it"
 
 
 SMI = "timestamp, index, uuid, name, memory.used [MiB], memory.free [MiB], memory.total [MiB]\n"
@@ -213,8 +206,6 @@ def test_a_replay_goes_by_thresholds_and_units_too(tmp_path: Path) -> None:
         for second, size in enumerate(used)
     ]
     log.write_text(SMI + "".join(rows), encoding="utf-8")
-    path = tmp_path / "gpumon" / "config.toml"
-    path.parent.mkdir()
     env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
     command = [*GPUMON, "replay", "--paused", "--at", "03:01:50", str(log)]
     with Screen(command, env, 120, 30) as screen:
@@ -222,8 +213,7 @@ def test_a_replay_goes_by_thresholds_and_units_too(tmp_path: Path) -> None:
         assert "/80.0G" in usual
         assert "■" not in usual
         screen.wait_for("● busy")
-    text = 'units.memory = "GB"\n[thresholds]\nfull_share = 0.5\n'
-    path.write_text(text, encoding="utf-8")
+    configured(tmp_path, 'units.memory = "GB"\n[thresholds]\nfull_share = 0.5\n')
     with Screen(command, env, 120, 30) as screen:
         told = screen.wait_for(r"\n ❚❚ paused[^\n]*■[\s\S]*\n q quit")
         assert "/85.9G" in told

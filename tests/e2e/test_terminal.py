@@ -12,7 +12,7 @@ import pytest
 
 from gpumon.ui.view.timeline import SIGNS
 from tests.demo import COARSE_DEMO
-from tests.e2e.demo import READY, demo
+from tests.e2e.demo import READY, changed_demo, demo
 from tests.screen import PATIENCE, Screen
 
 if TYPE_CHECKING:
@@ -142,11 +142,9 @@ def test_a_crash_restores_the_terminal_before_it_says_what_happened() -> None:
     crash = (
         "import gpumon.ui.screens.dashboard as dashboard\n"
         "def broken(self, step): raise RuntimeError('a bug for the test')\n"
-        "dashboard.DashboardScreen.action_move = broken\n"
-        "from tests.demo import main\n"
-        "raise SystemExit(main())\n"
+        "dashboard.DashboardScreen.action_move = broken"
     )
-    with Screen([sys.executable, "-c", crash]) as screen:
+    with changed_demo(crash) as screen:
         screen.wait_for(READY)
         screen.type("\x1b[B")
         assert screen.wait_end() == 1
@@ -234,11 +232,9 @@ def test_a_size_that_is_told_late_does_not_stand_for_the_one_that_came_after_it(
         "        last = struct.pack('HHHH', 24, 80, 0, 0)\n"
         "        fcntl.ioctl(1, termios.TIOCSWINSZ, last)\n"
         "    return size\n"
-        "shutil.get_terminal_size = told\n"
-        "from tests.demo import main\n"
-        "raise SystemExit(main())\n"
+        "shutil.get_terminal_size = told"
     )
-    with Screen([sys.executable, "-c", nested], lines=30) as screen:
+    with changed_demo(nested, lines=30) as screen:
         screen.wait_for(READY)
         # It has its last size before anything is drawn for that.
         screen.resize(80, 24, told=(120, 30))
@@ -277,13 +273,8 @@ def test_keys_for_a_table_that_is_not_there_do_nothing_but_say_why() -> None:
 @pytest.mark.slow
 def test_a_key_for_a_process_says_what_helps_while_a_card_has_the_cursor() -> None:
     # What is said does not go by itself.
-    lasting = (
-        "import gpumon.ui.screens.list_screen as screens\n"
-        "screens.MESSAGE_SECONDS = 3600\n"
-        "from tests.demo import main\n"
-        "raise SystemExit(main())\n"
-    )
-    with Screen([sys.executable, "-c", lasting]) as screen:
+    lasting = "import gpumon.ui.screens.list_screen as it; it.MESSAGE_SECONDS = 3600"
+    with changed_demo(lasting) as screen:
         screen.wait_for(READY)
         screen.press("\x1b[B\t", r"\n▸0 H100")
         screen.press("k", "the cursor is on a GPU, not on a process: Tab goes back")
@@ -463,23 +454,16 @@ def test_an_exported_size_does_not_stand_in_for_the_terminals_own() -> None:
         screen.wait(lambda it: it.rows()[29].startswith(" q quit"), "waiting for the footer")
 
 
-def assert_keys_are_read(program: str) -> None:
-    """The demo that this program runs moves its cursor and ends by a key."""
-    with Screen([sys.executable, "-c", program]) as screen:
-        screen.wait_for(READY)
-        screen.press("\x1b[B", r"▸")
-        screen.quit()
-        assert left_clean(screen)
-
-
 @pytest.mark.slow
 @pytest.mark.root  # or a limit of open files that root has raised
 def test_keys_are_read_among_thousands_of_open_files() -> None:
     crowded = (
         "import os, resource\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (2048,) * 2)\n"
-        "kept = [os.open('/dev/null', os.O_RDONLY) for _ in range(1100)]\n"
-        "from tests.demo import main\n"
-        "raise SystemExit(main())\n"
+        "kept = [os.open('/dev/null', os.O_RDONLY) for _ in range(1100)]"
     )
-    assert_keys_are_read(crowded)
+    with changed_demo(crowded) as screen:
+        screen.wait_for(READY)
+        screen.press("\x1b[B", r"▸")
+        screen.quit()
+        assert left_clean(screen)

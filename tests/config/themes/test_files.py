@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 from gpumon.config.themes import DEFAULT, ThemeError, ThemeLibrary
 from gpumon.config.themes.files import COLOURS, read_file
 from gpumon.config.themes.styles import DASHBOARD, DRAWN, LEAST_CONTRAST, contrast, resolve_styles
+from tests.command import run_program
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,28 +91,28 @@ def test_what_is_wrong_is_said(library: ThemeLibrary, text: str | bytes, said: s
 
 
 def test_every_fault_is_named_at_once(library: ThemeLibrary) -> None:
+    assert len(faults(library, "base = 3\n")) == 1, "without a base nothing else is known"
     said = faults(library, "[colours]\nprimary = 'x'\nsecondry = '#fff'\n")
     assert len(said) == 2 + len(COLOURS) - 1 + len(DASHBOARD)
     assert any("colours.secondary is missing" in sentence for sentence in said)
     assert any("dashboard.series6 is missing" in sentence for sentence in said)
 
 
-def test_a_circle_of_themes_is_found(library: ThemeLibrary) -> None:
-    (library.folder / "one.toml").write_text('base = "two"')
-    (library.folder / "two.toml").write_text('base = "one"')
-    with pytest.raises(ThemeError, match=r"one\.toml, line 1: base refers back to this file"):
-        library.read("one")
-
-
-def test_a_fault_in_the_theme_below_names_that_file(library: ThemeLibrary) -> None:
-    (library.folder / "below.toml").write_text('base = "gpumon"\nmemory = 3')
+@pytest.mark.parametrize(
+    ("below", "told"),
+    [
+        ('base = "mine"', r"mine\.toml, line 1: base refers back to this file"),
+        ('base = "gpumon"\nmemory = 3', r"below\.toml, line 2: unknown key 'memory'"),
+    ],
+    ids=["a circle", "a fault"],
+)
+def test_what_is_wrong_in_the_theme_below_is_found(
+    library: ThemeLibrary, below: str, told: str
+) -> None:
+    (library.folder / "below.toml").write_text(below)
     (library.folder / "mine.toml").write_text('base = "below"')
-    with pytest.raises(ThemeError, match=r"below\.toml, line 2: unknown key 'memory'"):
+    with pytest.raises(ThemeError, match=told):
         library.read("mine")
-
-
-def test_a_base_that_is_no_text_is_all_that_is_told(library: ThemeLibrary) -> None:
-    assert len(faults(library, "base = 3\n")) == 1
 
 
 def test_what_a_theme_says_of_itself_moves_no_cursor(library: ThemeLibrary) -> None:
@@ -191,7 +191,7 @@ def test_gpumons_own_themes_are_read_without_a_reader_of_all_toml() -> None:
         "print(len([shelf.read(name) for name in shelf.shipped()]) > 2,"
         "{'tomllib', 'tomli', 'pathlib', 'difflib', 'platformdirs'} & (set(sys.modules) - before))"
     )
-    assert subprocess.check_output([sys.executable, "-c", program], text=True) == "True set()\n"
+    assert run_program([sys.executable, "-c", program]).stdout == "True set()\n"
 
 
 PIECES = (

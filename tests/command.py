@@ -44,14 +44,6 @@ def run_gpumon(
     return fork_server.run([*GPUMON, *arguments], env, cwd, timeout=PATIENCE)
 
 
-def configured(home: Path, text: str) -> Path:
-    """Write the configuration of somebody whose ``XDG_CONFIG_HOME`` this is; returns the file."""
-    path = home / "gpumon" / "config.toml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
 def run_program(
     command: Sequence[str | Path],
     env: Mapping[str, str] | None = None,

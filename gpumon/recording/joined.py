@@ -180,8 +180,12 @@ class JoinedRecording:
     def _step_on(self, archive: Archive, time: float, samples: int, border: float) -> float:
         """A step from a time in the archive, which may lead into memory."""
         reached = archive.step(time, samples)
-        here = archive.step(time, 0)
-        return border if samples > 0 and (reached >= border or reached == here) else reached
+        if samples <= 0 or (reached < border and reached > archive.step(time, samples - 1)):
+            return reached
+        own, here = 0, archive.step(time, 0)
+        while here < (following := archive.step(time, own + 1)) < border:
+            own, here = own + 1, following
+        return here if border == math.inf else self._recent.step(border, samples - own - 1)
 
     def events(self, first: float, last: float) -> Sequence[Event]:
         """See ``Recording.events``."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +12,7 @@ import pytest
 from gpumon.host.kernel_log import KernelLog
 from tests.command import run_program
 from tests.driver import GIB, Driver, Owner, h100
-from tests.screen import PATIENCE
+from tests.threads import wait_for_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,13 +33,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
         made.attach()
         yield made
         # A thread that ends later would shut down NVML under the next test.
-        deadline = time.monotonic() + PATIENCE
-        while (late := set(threading.enumerate()) - before) and time.monotonic() < deadline:
-            for thread in late:
-                # One that is being started cannot be joined yet.
-                if thread.is_alive():
-                    thread.join(PATIENCE)
-            time.sleep(0.001)
+        wait_for_end(lambda thread: thread not in before)
 
 
 @pytest.fixture

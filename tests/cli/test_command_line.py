@@ -37,6 +37,7 @@ from tests.lives import until
 from tests.nvml_source import NvmlSource
 from tests.report.logs import write_log
 from tests.screen import PATIENCE, Screen
+from tests.threads import wait_for_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,9 +61,7 @@ def driver() -> Iterator[Driver]:
         made.cards[0].processes = [Owner(3_999_999, memory=2**30, sm=7)]
         yield made
     # A driver that is gone lets go of whoever hangs in it.
-    for thread in set(threading.enumerate()) - others:
-        if thread.name.startswith("gpumon-"):
-            thread.join(PATIENCE)
+    wait_for_end(lambda it: it not in others and it.name.startswith("gpumon-"))
 
 
 # Help

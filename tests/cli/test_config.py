@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gpumon.alerts import alert
 from gpumon.cli.config import template
-from tests.command import GPUMON, configured, run_program
+from tests.command import GPUMON, run_program, write_config
 from tests.screen import PATIENCE
 
 if TYPE_CHECKING:
@@ -71,10 +71,11 @@ def test_a_check_says_what_is_wrong_and_fails_then(tmp_path: Path) -> None:
     done = gpumon("config", "check", home=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "does not exist: the defaults apply." in done.stdout
-    path = configured(tmp_path, "interval = 1\n")
+    path = tmp_path / "gpumon" / "config.toml"
+    write_config(tmp_path, "interval = 1\n")
     done = gpumon("config", "check", home=tmp_path)
     assert (done.returncode, done.stdout) == (0, f"{path} is valid.\n")
-    configured(tmp_path, "intervall = 1\ntheme = 5\n")
+    write_config(tmp_path, "intervall = 1\ntheme = 5\n")
     done = gpumon("config", "check", home=tmp_path, GPUMON_READONLY="perhaps")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.splitlines() == [
@@ -85,7 +86,8 @@ def test_a_check_says_what_is_wrong_and_fails_then(tmp_path: Path) -> None:
 
 
 def test_a_check_looks_for_the_theme(tmp_path: Path) -> None:
-    path = configured(tmp_path, 'interval = 1\ntheme = "ambre"\n')
+    path = tmp_path / "gpumon" / "config.toml"
+    write_config(tmp_path, 'interval = 1\ntheme = "ambre"\n')
     done = gpumon("config", "check", home=tmp_path)
     said = f"gpumon: {path}, line 2: there is no theme 'ambre'; the nearest is 'amber'.\n"
     assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
@@ -99,7 +101,7 @@ def test_a_check_looks_for_the_theme(tmp_path: Path) -> None:
 
 
 def test_what_holds_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
-    configured(tmp_path, "interval = 2\n[keys]\nend = '$'\n")
+    write_config(tmp_path, "interval = 2\n[keys]\nend = '$'\n")
     done = gpumon("config", "show", home=tmp_path, GPUMON_UNITS="GB")
     assert (done.returncode, done.stderr) == (0, "")
     origins = {
@@ -112,7 +114,7 @@ def test_what_holds_is_shown_with_where_it_comes_from(tmp_path: Path) -> None:
 
 
 def test_a_name_in_another_alphabet_than_the_terminals_is_no_crash(tmp_path: Path) -> None:
-    configured(tmp_path, 'theme = "夜"\n')
+    write_config(tmp_path, 'theme = "夜"\n')
     done = gpumon("config", "show", home=tmp_path, PYTHONIOENCODING="latin-1")
     assert done.returncode == 0
     assert 'theme = "?"' in done.stdout

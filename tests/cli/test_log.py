@@ -22,7 +22,7 @@ from gpumon.text.status_line import StatusLine
 from tests.build import NOON, gpu, process, snapshot
 from tests.command import run_gpumon, run_program
 from tests.recording.csv.command import logging, rows, run_log, wait_until
-from tests.screen import PATIENCE
+from tests.threads import wait_for_end
 
 GOES = LogStatus(Path("/data/run.csv"), 724.9, 724, 3_355_443, 0)
 FULL = replace(GOES, lost=12, trouble="run.csv is not written: the disk is full.")
@@ -218,9 +218,7 @@ def test_a_pipe_that_nobody_reads_holds_nobody_up() -> None:
                 teller.say("x" * 100)
     finally:
         os.close(read)
-    for writer in set(threading.enumerate()) - others:
-        writer.join(PATIENCE)
-        assert not writer.is_alive()
+    wait_for_end(lambda thread: thread not in others)
 
 
 def test_where_there_is_no_standard_error_nothing_is_told() -> None:

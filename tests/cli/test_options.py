@@ -22,7 +22,7 @@ from gpumon.cli.dashboard import DashboardCommand
 from gpumon.cli.machine_options import FleetOptions
 from gpumon.cli.option_groups import OptionGroup
 from gpumon.cli.parser import make_parser
-from tests.command import configured, run_gpumon, run_here
+from tests.command import run_gpumon, run_here, write_config
 from tests.driver import Driver, Owner, h100
 from tests.prometheus.hostile import answering, http
 
@@ -320,7 +320,7 @@ def test_prometheus_is_asked(command: str, before: bool, driver: Driver, tmp_pat
 def test_prometheus_of_the_configuration_ends_no_process_here(
     words: list[str], driver: Driver, tmp_path: Path
 ) -> None:
-    configured(tmp_path, '[prometheus]\nurl = "http://127.0.0.1:9"\n')
+    write_config(tmp_path, '[prometheus]\nurl = "http://127.0.0.1:9"\n')
     with subprocess.Popen(["sleep", "3600"]) as victim:
         driver.cards[0].processes = [Owner(victim.pid, memory=2**30)]
         try:

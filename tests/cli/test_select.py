@@ -15,7 +15,7 @@ import pytest
 from gpumon.model.time_shift import TimeShift
 from gpumon.recording.archive import Archive
 from gpumon.scheduling.locks import Locks
-from tests.command import GPUMON, configured, run_gpumon, run_program
+from tests.command import GPUMON, run_gpumon, run_program, write_config
 from tests.driver import GIB, Driver, Owner, h100, h100_mig, owners, rtx4090
 from tests.known import known
 from tests.lives import NEEDS_ALL_PIDS
@@ -165,7 +165,7 @@ def test_cards_are_watched_or_a_log_tells_how_they_were(driver: Driver, tmp_path
 
 @pytest.mark.slow
 def test_a_history_that_goes_on_says_how_the_gpus_were(driver: Driver, tmp_path: Path) -> None:
-    configured(tmp_path, f'[history]\nfolder = "{tmp_path / "now"}"\n')
+    write_config(tmp_path, f'[history]\nfolder = "{tmp_path / "now"}"\n')
     env = {**driver.env(), "XDG_CONFIG_HOME": str(tmp_path)}
     run_program([*GPUMON, "log", "--local", "-n", "0.1", "--for", "3s"], env, check=True)
     sample = known(Archive(tmp_path / "now").at(math.inf))

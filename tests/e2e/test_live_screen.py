@@ -5,6 +5,7 @@ What stands on the screen is what the driver says, through every fault it can ha
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from gpumon.host.processes import ProcessReader
 from gpumon.text.formatting import fit
-from tests.command import GPUMON
+from tests.command import GPUMON, run_program
 from tests.driver import GIB, Driver, Owner, h100, h100_mig, owners, rtx4090, settle
 from tests.lives import NEEDS_ALL_PIDS, user_name
 from tests.screen import Screen
@@ -265,6 +266,29 @@ def test_mig_instances_are_nested_and_a_parents_utilisation_is_unknown() -> None
     with Driver([h100_mig(), h100()]) as driver, screen_of(driver) as screen:
         screen.wait_for(r"└ MIG 0:0 [^\n]*\dg\.\d+gb")
         assert "%" not in gpu_line(screen, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "without",
+    [
+        ["nvmlDeviceGetMemoryInfo_v2"],
+        ["nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v3"],
+        ["nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetTemperatureV"],
+        ["nvmlDeviceGetFieldValues", "nvmlDeviceGetProcessUtilization"],
+    ],
+)
+def test_old_drivers_that_lack_functions_are_read_by_older_ones(without: list[str]) -> None:
+    with owners(1, ["python", "x.py"]) as started, Driver([h100()], without=without) as driver:
+        card = driver.cards[0]
+        card.memory_used, card.utilization_gpu, card.temperature = 9 * GIB, 42, 51
+        card.processes = [Owner(started[0].pid, memory=GIB)]
+        done = run_program([*GPUMON, "snapshot", "--format", "json"], driver.env(), check=True)
+        shown = json.loads(done.stdout)
+        assert shown["gpus"][0]["utilization_gpu_percent"] == 42
+        assert shown["gpus"][0]["temperature_gpu_celsius"] == 51
+        assert shown["gpus"][0]["memory_total_bytes"] > 79 * GIB
+        assert [process["pid"] for process in shown["processes"]] == [started[0].pid]
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from tests.driver import GIB, Owner
 from tests.fuzz.hand import Hand
 from tests.fuzz.machine import Guard, Machine, machine
 from tests.screen import PATIENCE
+from tests.threads import wait_for_end
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -202,9 +203,7 @@ async def test_whatever_is_pressed_nothing_raises_and_nobody_else_is_signalled(
         assert made.collector.failure is None
     assert not guard.wrong
     assert run.seen >= SCREENS
-    for thread in {*threading.enumerate()} - before:
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
+    wait_for_end(lambda thread: thread not in before)
 
 
 @pytest.mark.slow

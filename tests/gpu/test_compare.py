@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from tests.gpu import compare, smi
 from tests.gpu.agreement import COMPARED, XML, Verdict, element_value, judge
 from tests.gpu.compare import Row, differences, read
 from tests.gpu.work import Kind
+from tests.threads import wait_for_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,10 +63,8 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
 
         monkeypatch.setattr(compare, "working", working)
         yield found
-        for thread in threading.enumerate():
-            # The XID watcher ends NVML when it ends, which the next test must not suffer from.
-            if thread.name == THREAD:
-                thread.join()
+        # The XID watcher ends NVML when it ends, which the next test must not suffer from.
+        wait_for_end(lambda thread: thread.name == THREAD)
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from tests.driver import Card, Driver, Model, Owner
 from tests.driver.layout import FUNCTION_IDS
 from tests.makers.hanging import Hanging, wait_until
 from tests.nvml_source import NvmlSource
+from tests.threads import wait_for_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -202,9 +203,7 @@ def count_events(room: Room) -> Callable[[], int]:
 
 def join_watchers() -> None:
     """Wait for the threads that wait for XIDs."""
-    for thread in threading.enumerate():
-        if thread.name in {THREAD, kernel_watcher.THREAD}:
-            thread.join(60)
+    wait_for_end(lambda thread: thread.name in {THREAD, kernel_watcher.THREAD})
 
 
 @pytest.fixture

@@ -213,7 +213,6 @@ def test_it_grows(keeper: Keeper) -> None:
         assert number(recording.at(NOON + second)) == second
 
 
-@pytest.mark.parametrize("keeper", ALONE, indirect=True)
 def test_a_step_forward_by_several_samples_leads_as_far(keeper: Keeper) -> None:
     recording = fill(keeper, SECONDS)
     for place, second in enumerate(SECONDS):
@@ -239,11 +238,8 @@ def test_what_was_before_a_clock_was_set_back_moves_with_it(
     assert started == pytest.approx([-86400 - moved] * 40 + [-86400] * 40, abs=0.01)
 
 
-# A log that is rotated between two looks may be misread.
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "keeper", [kind for kind in (*ALL, *FULL) if kind != "log in many parts"], indirect=True
-)
+@pytest.mark.parametrize("keeper", [*ALL, *FULL], indirect=True)
 def test_it_may_be_asked_while_it_grows(keeper: Keeper) -> None:
     recording = fill(keeper, range(50))
     grown = threading.Event()

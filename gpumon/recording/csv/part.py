@@ -116,10 +116,13 @@ class Part:
         """Open its files.
 
         Raises:
-            RecordingError: They cannot be read any more.
+            RecordingError: They cannot be read any more, or have other names since rotation.
         """
         self._gpus = self._sheet(self.files.gpus)
         self._open_lists()
+        if self.is_elsewhere(self.files.gpus):
+            self.close()
+            raise RecordingError(f"{self.files.gpus} was rotated while it was opened.")
         self._measure()
 
     def _measure(self) -> None:

@@ -150,6 +150,8 @@ class RotatedLog:
                 # The file has no header yet; the next call tries again.
                 return
             self._parts.append(part)
+        # By the next look its name may be another file's.
+        self._is_open(self._parts[-1])
 
     def _arrange(self) -> None:
         """Put the parts on one timeline, so that time never runs backwards."""

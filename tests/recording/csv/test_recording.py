@@ -230,6 +230,20 @@ def test_a_log_that_is_being_written_grows_and_a_torn_end_waits(tmp_path: Path) 
     assert len(newest.gpus) == 2
 
 
+def test_a_log_that_is_rotated_twice_while_an_old_moment_is_shown_is_read_whole(
+    tmp_path: Path,
+) -> None:
+    path = write_log(tmp_path / "run.csv", [busy(second) for second in range(5)])
+    with opened(path) as tape:
+        for number in (1, 2):
+            for files in ("csv", "processes.csv"):
+                (tmp_path / f"run.{files}").rename(tmp_path / f"run.part{number:04}.{files}")
+            write_log(path, [busy(10 * number + second) for second in range(5)])
+            tape.at(NOON)
+        seconds = [ms(time - NOON) for time in times_of(tape)]
+    assert seconds == [*range(5), *range(10, 15), *range(20, 25)]
+
+
 # What became of the files
 
 

@@ -11,8 +11,8 @@ import signal
 import sys
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
@@ -21,9 +21,6 @@ from gpumon.system.system import user_name
 from tests import lives
 from tests.absent import ABSENT
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 # The programs that tests start get the environment of an ordinary user, whoever runs the tests:
 # PYTHONUNBUFFERED, for one, hides every mistake with buffered output.

@@ -9,7 +9,8 @@ import sys
 import threading
 import time
 import tracemalloc
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 from weakref import WeakSet
 
 import pytest
@@ -27,10 +28,6 @@ from tests.clock import HandClock
 from tests.driver import Driver, h100
 from tests.host.fakes import FakeProc
 from tests.nvml_source import NvmlSource
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 

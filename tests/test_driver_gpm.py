@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pynvml
 import pytest
 
 from tests.driver import Driver, a100, h100, h100_mig
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NO_DATA, VERSION_MISMATCH = 2, 3, 4, 21, 25
 SM, DRAM, FP64, NOT_SIMULATED = 2, 10, 11, 4

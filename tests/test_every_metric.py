@@ -10,10 +10,10 @@ import io
 import json
 import math
 import tempfile
+from collections.abc import Sequence
 from contextlib import closing
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
@@ -25,7 +25,7 @@ from gpumon.export.as_json import to_json
 from gpumon.export.as_prometheus import STATUS, exported_metrics, exported_value, to_prometheus
 from gpumon.findings import conditions
 from gpumon.model.makers import maker_of
-from gpumon.model.metrics import Unit
+from gpumon.model.metrics import Metric, Unit
 from gpumon.model.snapshot import GPU_METRICS, Gpu
 from gpumon.recording.csv.recording import open_log
 from gpumon.recording.history import History
@@ -34,11 +34,6 @@ from gpumon.ui.view.gpu_page import gpu_rows
 from tests.build import NOON, recording_of, snapshot
 from tests.recording.csv.reading import write_log
 from tests.stream.wire import parts_of, read
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpumon.model.metrics import Metric
 
 MEASURED: dict[Unit, object] = {
     Unit.TEXT: "Default",

@@ -5,16 +5,13 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 import gpumon
 from tests.driver import Driver, h100
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 HEAVY = ("msgspec", "psutil", "pynvml", "textual", "prometheus_client", "rich")
 """What takes milliseconds to import."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,12 +17,8 @@ from gpumon.config.columns import COLUMN, GPU_COLUMN
 from gpumon.config.keymap import KEYMAP, display
 from gpumon.config.settings import VARIABLES
 from gpumon.config.table import SETTINGS
+from gpumon.findings.finding import FindingKind
 from gpumon.findings.registry import RULES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpumon.findings.finding import FindingKind
 
 ROOT = Path(__file__).parents[1]
 DOCS = sorted((ROOT / "docs").glob("*.md"))

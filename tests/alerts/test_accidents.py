@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from gpumon.alerts.memory import Remembered
+from gpumon.alerts.notice import Notice
 from gpumon.alerts.watchers import MOST_SUBJECTS
 from gpumon.findings.finding import Severity
 from gpumon.model.accidents import Accident, AccidentKind
+from gpumon.model.processes import GpuProcess
 from tests.alerts.machine import Machine, alert, watched
 from tests.build import gpu, process, snapshot
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpumon.alerts.notice import Notice
-    from gpumon.model.processes import GpuProcess
 
 TRAIN = replace(process(41233, user="ann"), name="python")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -21,11 +22,7 @@ from gpumon.config import load
 from gpumon.config.settings import AlertTable
 from tests.command import write_config
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Read = Callable[..., ReadAlerts]
+Read = Callable[..., ReadAlerts]
 
 
 @pytest.fixture

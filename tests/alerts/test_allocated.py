@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from msgspec.structs import replace
 
+from gpumon.alerts.notice import Notice
 from gpumon.model.allocations import Allocation
+from gpumon.model.snapshot import Snapshot
 from tests.alerts.machine import Machine, alert, hot
 from tests.build import NOON, gpu, process, snapshot
-
-if TYPE_CHECKING:
-    from gpumon.alerts.notice import Notice
-    from gpumon.model.snapshot import Snapshot
 
 ANN = Allocation("slurm", "88123", "ann", ("GPU-0",), since=NOON - 60)
 NEW = replace(ANN, since=NOON + 60)

@@ -6,22 +6,19 @@ forward.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gpumon.alerts.instances import GONE_FOR
+from gpumon.model.snapshot import Snapshot
 from tests.alerts.machine import Machine, alert
 from tests.build import NOON, gpu, snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpumon.model.snapshot import Snapshot
 
 STEP = 5.0
 _SEEN: dict[str, tuple[Snapshot, bool | None]] = {

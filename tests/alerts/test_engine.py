@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gc
 import json
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from gpumon.alerts.alert import Alert
 from gpumon.alerts.channels.command import Command
 from gpumon.alerts.channels.terminal import Bell
+from gpumon.alerts.notice import Notice
 from gpumon.alerts.watchers import MOST_SUBJECTS
 from gpumon.findings.finding import Severity
 from gpumon.model.processes import GpuProcess, Workload
@@ -19,12 +21,6 @@ from gpumon.model.snapshot import Gpu, GpuStatus, Trouble, Unknown
 from tests.alerts.machine import Machine, alert, hot, watched
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.known import known
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpumon.alerts.alert import Alert
-    from gpumon.alerts.notice import Notice
 
 pytestmark = pytest.mark.usefixtures("utc")
 

@@ -5,7 +5,8 @@ Each value of the GPU and of its processes is unknown once, whatever the rule of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import pytest
 from msgspec.structs import replace
@@ -20,19 +21,13 @@ from gpumon.findings.speed import NvlinkErrors
 from gpumon.makers.backend import DRIVER_FIELDS
 from gpumon.model.allocations import Allocation
 from gpumon.model.process_states import UNINTERRUPTIBLE
-from gpumon.model.processes import GpuUse, Workload
+from gpumon.model.processes import GpuProcess, GpuUse, Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
-from gpumon.model.snapshot import Reserved, Unknown
+from gpumon.model.snapshot import Gpu, Reserved, Snapshot, Unknown
 from gpumon.model.thresholds import Thresholds
 from tests.alerts.machine import Machine, alert
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpumon.model.processes import GpuProcess
-    from gpumon.model.snapshot import Gpu, Snapshot
 
 STEP = 10.0
 LONG = 80.0

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from gpumon.alerts.engine import AlertEngine
 from gpumon.alerts.watch import begun_history
+from gpumon.model.snapshot import Snapshot
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.model.time_shift import TimeShift
-from gpumon.recording.archive import find_archive
+from gpumon.recording.archive import FoundArchive, find_archive
 from tests.absent import ABSENT
 from tests.alerts.machine import alert
 from tests.alerts.watching import Hook, http_server, wait_samples, watching, write_alerts
@@ -22,14 +25,6 @@ from tests.command import GPUMON, run_program
 from tests.driver import Driver, h100
 from tests.exporter.exporting import wait_until
 from tests.recording.archive.archives import archived, demo_samples
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.archive import FoundArchive
 
 UTIL = {"when": "util>90", "name": "busy"}
 

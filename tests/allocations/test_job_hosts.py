@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,10 +18,6 @@ from gpumon.allocations.slurm_output import jobs_of_json, jobs_of_text
 from gpumon.text.formatting import printable
 from tests.allocations.outputs import SLURM, TOO_LONG, text
 from tests.command import write_program
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 WHOLE = (SLURM / "24.05/job.json").read_bytes()
 NO_JSON = Printed(b"", b"scontrol: unrecognized option '--json'\n", 1)

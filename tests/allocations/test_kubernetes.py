@@ -5,8 +5,9 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -25,10 +26,6 @@ from tests.build import gpu, process, snapshot
 from tests.clock import HandClock
 from tests.known import known
 from tests.kubelet import Kubelet, container, field, pod
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 METHOD = "v1.PodResourcesLister/List"
 FOUR = snapshot(

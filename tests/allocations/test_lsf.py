@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import sys
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -21,11 +23,6 @@ from tests.command import write_program
 from tests.driver import Driver, h100
 from tests.known import known
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Sequence
-    from pathlib import Path
 
 FOUR = snapshot(0.0, *(gpu(index=index, minor_number=index) for index in range(4)))
 HOST = socket.gethostname().partition(".")[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,14 +11,10 @@ from gpumon.allocations import Allocations, local_allocations
 from gpumon.allocations.programs import Printed, printed_by
 from gpumon.allocations.slurm import scontrol
 from gpumon.model.allocations import Allocation
+from gpumon.model.snapshot import Snapshot
 from tests.build import gpu, snapshot
 from tests.clock import HandClock
 from tests.command import write_program
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Snapshot
 
 
 @pytest.fixture

@@ -9,8 +9,10 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,12 +21,7 @@ from tests.command import GPUMON, run_program, write_program
 from tests.driver import Driver, Owner, h100
 from tests.known import known
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.slurm import SlurmCluster
+from tests.slurm import SlurmCluster
 
 pytestmark = [
     pytest.mark.skipif(bool(slurm.MISSING), reason=f"{', '.join(slurm.MISSING)} not installed"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -15,15 +16,10 @@ from gpumon.allocations.slurm import SlurmAllocations
 from gpumon.allocations.slurm_node import SlurmNode
 from gpumon.model.allocations import Allocation
 from gpumon.model.processes import Workload
+from gpumon.model.snapshot import Snapshot
 from tests.build import gpu, process, snapshot
 from tests.clock import HandClock
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Snapshot
 
 FOUR = snapshot(0.0, *(gpu(index=index, minor_number=index) for index in range(4)))
 NO_SUCH_JOB = Printed(b"", b"slurm_load_jobs error: Invalid job id specified", 1)

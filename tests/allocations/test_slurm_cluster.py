@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests import slurm
-from tests.slurm import wait_until
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.slurm import SlurmCluster
+from tests.slurm import SlurmCluster, wait_until
 
 pytestmark = [
     pytest.mark.skipif(bool(slurm.MISSING), reason=f"{', '.join(slurm.MISSING)} not installed"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -13,9 +13,6 @@ from gpumon.host.kernel_log import KernelLog
 from tests.command import run_program
 from tests.driver import GIB, Driver, Owner, h100
 from tests.threads import wait_for_end
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import importlib.util
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _PAGE = Path(__file__).parents[2] / "docs" / "python.md"
 _STAND_INS = Path(__file__).parent / "stand_ins"

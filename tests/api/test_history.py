@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ import gpumon
 from gpumon.model.time_shift import TimeShift
 from tests.command import run_program
 from tests.recording.archive.archives import archived, demo_samples
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.slow

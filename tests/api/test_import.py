@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import gpumon
 from tests.command import run_program
 from tests.driver import Driver, h100
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def test_importing_it_imports_nothing_else_and_starts_nothing() -> None:

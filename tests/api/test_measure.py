@@ -6,8 +6,8 @@ import asyncio
 import json
 import subprocess
 import threading
+from collections.abc import AsyncIterator, Iterator
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,9 +15,6 @@ import gpumon
 from tests import lives
 from tests.driver import GIB, Driver, Owner
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
 
 SLOWED_BY_HEAT, CAPPED = 0x20, 0x04
 NOT_SUPPORTED = 3

@@ -6,8 +6,9 @@ import pickle
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import pytest
@@ -16,12 +17,8 @@ import gpumon
 from gpumon.makers.source import NoSuchGpuError
 from gpumon.scheduling.choose import UncertainAllocationError
 from tests.command import run_gpumon, run_program
+from tests.driver import Driver
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.driver import Driver
 
 
 def command(driver: Driver, *arguments: str) -> str:

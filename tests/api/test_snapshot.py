@@ -6,8 +6,8 @@ import asyncio
 import json
 import os
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
 
 import pandas
 import pytest
@@ -15,9 +15,6 @@ import pytest
 import gpumon
 from tests.command import run_gpumon
 from tests.driver import GIB, Driver, Owner
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.usefixtures("driver")
 

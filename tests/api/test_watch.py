@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
 
 import pytest
 
 import gpumon
+from tests.driver import Driver
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from tests.driver import Driver
 
 pytestmark = pytest.mark.usefixtures("driver")
 

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -18,9 +18,6 @@ from tests.bench.percentiles import percentile
 from tests.bench.programs import DATA
 from tests.bench.sight import amount, effects, first_sight, frames
 from tests.known import known
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 BURNER = """
 import os, sys, time

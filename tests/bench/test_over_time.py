@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.bench.over_time import Figure, Run, Unit, compare, earlier, keep, to_json
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOTHING = "no figure differs by 10% or more from its earlier median"
 

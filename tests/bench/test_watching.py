@@ -8,7 +8,8 @@ import re
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -34,10 +35,6 @@ from tests.bench.watching import (
 )
 from tests.driver import Driver, h100
 from tests.gpu.card import HAS_CARD
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 

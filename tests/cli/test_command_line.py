@@ -13,10 +13,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from subprocess import DEVNULL, PIPE
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -38,9 +38,6 @@ from tests.nvml_source import NvmlSource
 from tests.report.logs import write_log
 from tests.screen import PATIENCE, Screen
 from tests.threads import wait_for_end
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
 
 README = Path(__file__).parents[2] / "README.md"
 

@@ -6,7 +6,8 @@ import argparse
 import os
 import shlex
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -15,13 +16,9 @@ from gpumon.cli.parser import make_parser
 from gpumon.config.columns import COLUMN, COLUMN_SETS, GPU_COLUMN
 from gpumon.config.themes import ThemeLibrary
 from gpumon.model.makers import backends
-from tests.command import configured, run_gpumon
+from tests.command import run_gpumon, write_config
 from tests.lives import needs
 from tests.screen import PATIENCE, Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 CONFIG = """
 [[alerts]]
@@ -104,7 +101,7 @@ done
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the scripts, and what may be completed in it."""
     made = tmp_path_factory.mktemp("completion")
-    configured(made, CONFIG)
+    write_config(made, CONFIG)
     for shell in ("bash", "zsh", "fish"):
         done = run_gpumon("completion", shell, env={**os.environ, "XDG_CONFIG_HOME": str(made)})
         # A mistake in the configuration is not said in each new shell.

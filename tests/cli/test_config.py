@@ -6,15 +6,12 @@ import os
 import stat
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from gpumon.alerts import alert
 from gpumon.cli.config import template
 from tests.command import GPUMON, run_program, write_config
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def gpumon(*arguments: str, home: Path, **variables: str) -> subprocess.CompletedProcess[str]:

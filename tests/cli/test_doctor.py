@@ -7,9 +7,11 @@ import json
 import os
 import pwd
 import re
+import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -23,10 +25,6 @@ from tests.driver import Driver, h100
 from tests.makers.nvml_room import join_watchers
 from tests.nvml_source import NvmlSource
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Mapping
 
 DOCTOR = [*GPUMON, "doctor"]
 

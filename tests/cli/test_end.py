@@ -6,8 +6,10 @@ import json
 import os
 import re
 import subprocess
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,13 +17,8 @@ from tests import fork_server, lives
 from tests.command import GPUMON, run_here
 from tests.driver import GIB, Driver, Owner, buried, h100, owners
 from tests.known import known
+from tests.lives import Family
 from tests.screen import PATIENCE, Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
-
-    from tests.lives import Family
 
 END = [*GPUMON, "end"]
 

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
@@ -18,9 +18,6 @@ from tests.exporter.exporting import exporting, run_exporter, wait_until
 from tests.lives import signal_another_thread
 from tests.ports import free_place
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HASH = "$2b$04$" + "a" * 53
 

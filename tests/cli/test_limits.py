@@ -8,7 +8,8 @@ import shlex
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -17,10 +18,6 @@ from gpumon.sampling.gpu_sampler import take_one
 from tests.command import run_program
 from tests.driver import Driver, Owner, h100
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 

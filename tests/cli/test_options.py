@@ -12,7 +12,8 @@ import os
 import re
 import shlex
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -25,10 +26,6 @@ from gpumon.cli.parser import make_parser
 from tests.command import run_gpumon, run_here, write_config
 from tests.driver import Driver, Owner, h100
 from tests.prometheus.hostile import answering, http
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 

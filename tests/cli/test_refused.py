@@ -6,10 +6,9 @@ import contextlib
 import io
 import re
 import shlex
-from argparse import SUPPRESS
+from argparse import SUPPRESS, Action
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
@@ -20,9 +19,6 @@ from gpumon.cli.parser import make_parser, parse
 from tests.absent import ABSENT
 from tests.cli.test_options import GENERAL, OPERANDS, TAKEN
 from tests.command import run_here
-
-if TYPE_CHECKING:
-    from argparse import Action
 
 ROOT = Path(__file__).parents[2]
 SENTENCE = re.compile(r"gpumon: [^\n]+\n")

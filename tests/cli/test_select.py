@@ -8,7 +8,8 @@ import os
 import re
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -22,10 +23,6 @@ from tests.lives import NEEDS_ALL_PIDS
 from tests.recording.archive.archives import archived
 from tests.recording.csv.command import logging, wait_for_samples, wait_until
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 
 @pytest.fixture

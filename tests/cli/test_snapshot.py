@@ -9,10 +9,11 @@ import math
 import os
 import re
 import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, redirect_stdout
 from functools import partialmethod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -21,24 +22,16 @@ from prometheus_client.parser import text_string_to_metric_families
 from gpumon.cli.commands import command
 from gpumon.cli.machine_options import SampleOptions
 from gpumon.cli.parser import make_parser
+from gpumon.host.process_host import ProcessHost
 from gpumon.makers.demo import DemoSource
-from gpumon.model.processes import Container, Workload
-from gpumon.model.snapshot import GPU_METRICS
+from gpumon.model.processes import Container, GpuProcess, ProcessId, Workload
+from gpumon.model.snapshot import GPU_METRICS, Snapshot
 from gpumon.sampling.enrichment import Lookup
 from tests.build import GivenMachine
 from tests.command import GPUMON, run_gpumon, run_program
-from tests.driver import GIB, MIB, Driver, Owner, gb10, h100, h100_mig, owners, rtx4090
+from tests.driver import GIB, MIB, Card, Driver, Owner, gb10, h100, h100_mig, owners, rtx4090
 from tests.sampling.test_enrichment import FakeHost, Hang
 from tests.screen import PATIENCE, Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from gpumon.host.process_host import ProcessHost
-    from gpumon.model.processes import GpuProcess, ProcessId
-    from gpumon.model.snapshot import Snapshot
-    from tests.driver import Card
-
 
 FORMATS = {
     "table": ["--format", "table"],

@@ -10,9 +10,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from subprocess import DEVNULL, PIPE
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -30,9 +31,6 @@ from tests.known import known
 from tests.lives import signal_another_thread
 from tests.recording.csv.command import wait_until
 from tests.screen import PATIENCE, Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
 
 STREAM = [*GPUMON, "stream"]
 _SILENT = """

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-from typing import TYPE_CHECKING, Any
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import fork_server
 from tests.command import GPUMON
 from tests.driver import Driver, a100, h100, rtx4090
+from tests.driver.models import Model
 from tests.makers.amd.machines import NAMES, add, add_kfd_node
 from tests.makers.amd.test_links import add_link
 from tests.tree_machine import COMMAND, live_tree
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from tests.driver.models import Model
 
 
 def topo(

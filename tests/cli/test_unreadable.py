@@ -6,7 +6,9 @@ import ctypes
 import errno
 import json
 import os
-from typing import TYPE_CHECKING, NoReturn
+import subprocess
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -14,10 +16,6 @@ from gpumon.cli import main
 from gpumon.doctor import Check, CheckVerdict, passed, report
 from gpumon.doctor.context import DiagnosticContext, DriverAnswer
 from tests.command import GPUMON, run_program
-
-if TYPE_CHECKING:
-    import subprocess
-    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,8 @@ import os
 import re
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +16,6 @@ from tests.command import GPUMON, run_gpumon
 from tests.driver import GIB, Driver, Owner, h100
 from tests.scheduling.holding import holder
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 ME = str(os.getpid())
 WAIT = [*GPUMON, "wait"]

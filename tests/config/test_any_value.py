@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from datetime import date, datetime, time, timedelta, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -22,9 +23,6 @@ from gpumon.config.themes.files import COLOURS
 from gpumon.config.themes.styles import DASHBOARD
 from gpumon.config.toml_text import lines_of, toml, toml_key
 from tests.command import run_here
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ZONES = st.integers(-1439, 1439).map(lambda minutes: timezone(timedelta(minutes=minutes)))
 TEXTS = st.one_of(

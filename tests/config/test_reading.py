@@ -6,8 +6,9 @@ import ast
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 import platformdirs
@@ -21,10 +22,7 @@ from gpumon.system.folders import state_folder
 from tests.command import run_program
 from tests.config.config_page import PAGE, with_tables
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Written: TypeAlias = Callable[..., Loaded]
+Written: TypeAlias = Callable[..., Loaded]
 
 
 @pytest.fixture

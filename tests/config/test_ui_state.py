@@ -5,14 +5,11 @@ from __future__ import annotations
 import os
 import pathlib
 import stat
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gpumon.config.ui_state import NAME, UiState, load, store
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_what_was_stored_is_loaded(tmp_path: Path) -> None:

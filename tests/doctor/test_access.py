@@ -5,20 +5,16 @@ from __future__ import annotations
 import errno
 import grp
 import os
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.doctor import access
+from gpumon.doctor.context import DiagnosticContext
 from gpumon.host.procfs import in_initial_pid_namespace
 from gpumon.makers.nvidia import checks as nvidia_checks
 from tests.doctor.trees import FAIL, PASS, SILENT, WARN, Tree, expect, verdict, words
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpumon.doctor.context import DiagnosticContext
 
 
 @pytest.mark.parametrize("missing", ["/dev/nvidiactl", "/dev/nvidia0"])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from gpumon.doctor import gpus
+from gpumon.doctor import Result, gpus
 from gpumon.doctor.context import DiagnosticContext, ExaminedMachine, ask_driver
 from gpumon.makers.amd import checks as amd_checks
 from gpumon.makers.drm import checks as drm_checks
@@ -21,12 +22,6 @@ from tests.doctor.trees import PASS, verdict, words
 from tests.makers.amd import machines
 from tests.makers.drm.trees import Tree, write
 from tests.makers.intel import captures
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from gpumon.doctor import Result
 
 
 @pytest.fixture(autouse=True)

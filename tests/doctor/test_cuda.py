@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from gpumon.doctor import CheckVerdict, frameworks
 from gpumon.makers.nvidia import cuda_checks
+from gpumon.model.snapshot import Gpu
 from tests.build import gpu
 from tests.doctor.trees import FAIL, PASS, SILENT, UNKNOWN, WARN, Tree, details, expect, verdict
-
-if TYPE_CHECKING:
-    from gpumon.model.snapshot import Gpu
 
 VENV = "/home/ann/venv"
 SITE = f"{VENV}/lib/python3.11/site-packages"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,7 +18,7 @@ from gpumon.makers.drm import checks as drm_checks
 from gpumon.makers.intel import checks as intel_checks
 from gpumon.makers.nvidia import checks as nvidia_checks
 from gpumon.makers.nvidia import cuda_checks
-from gpumon.model.snapshot import GpuStatus, Host, Snapshot, Trouble
+from gpumon.model.snapshot import Gpu, GpuStatus, Host, Snapshot, Trouble
 from tests.build import NOON, gpu
 from tests.doctor.trees import (
     FAIL,
@@ -34,11 +34,6 @@ from tests.doctor.trees import (
     words,
 )
 from tests.known import known
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Gpu
 
 AMD_SLOT, INTEL_SLOT, APU_SLOT = "0000:03:00.0", "0000:07:00.0", "0000:0c:00.0"
 KFD = "/dev/kfd"

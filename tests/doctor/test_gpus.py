@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -29,9 +29,6 @@ from tests.doctor.trees import (
 from tests.driver import Driver, Model, h100, rtx4090
 from tests.known import known
 from tests.nvml_source import NvmlSource
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 BUS = "00000000:41:00.0"
 NO_PERMISSION, MEMORY = 4, 20

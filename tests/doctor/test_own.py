@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+
+import pytest
 
 from gpumon.doctor import own
 from gpumon.makers import machine
 from tests.doctor.trees import PASS, WARN, Tree, expect, verdict, words
-
-if TYPE_CHECKING:
-    import pytest
 
 
 def test_a_state_folder_that_cannot_be_written_is_told(

@@ -6,11 +6,12 @@ import json
 import os
 import re
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
-from tests.command import GPUMON, configured
+from tests.command import GPUMON, write_config
 from tests.demo import COARSE_DEMO
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.e2e.demo import READY
@@ -18,10 +19,6 @@ from tests.e2e.test_state_help import cool, hot, wait_for_samples
 from tests.e2e.test_terminal import CAN_SEND
 from tests.lives import NEEDS_ALL_PIDS
 from tests.screen import PATIENCE, Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 DOWN, TAB, ESCAPE = "\x1b[B", "\t", "\x1b"
 
@@ -40,7 +37,7 @@ def screen_with(
     columns: int = 140,
     lines: int = 30,
 ) -> Screen:
-    configured(folder, config)
+    write_config(folder, config)
     base = os.environ if driver is None else driver.env()
     env = {**base, "XDG_CONFIG_HOME": str(folder)}
     command = COARSE_DEMO if driver is None else [*GPUMON, "-n", "0.1"]
@@ -250,7 +247,7 @@ def test_of_two_dashboards_one_runs_the_commands_and_both_list(
     config = (
         f'[[alerts]]\nwhen = "hot"\ndo = [{{ command = ["sh", "-c", "echo x >> \'{ran}\'"] }}]\n'
     )
-    configured(tmp_path, config)
+    write_config(tmp_path, config)
     env = {**driver.env(), "XDG_STATE_HOME": f"{tmp_path}/state", "XDG_CONFIG_HOME": str(tmp_path)}
     command = [*GPUMON, "-n", "0.1"]
     with Screen(command, env, 140, 30) as one, Screen(command, env, 140, 30) as other:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 from textual.app import App, ComposeResult, SystemCommand
 from textual.command import CommandList
 from textual.containers import Vertical
+from textual.pilot import Pilot
 from textual.widgets import Button, Checkbox, Input, Label, OptionList, Static
 
 from gpumon.ui.app import BaseApp
@@ -21,12 +23,6 @@ from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.lives import NEEDS_ALL_PIDS
 from tests.report.logs import write_log
 from tests.screen import PATIENCE, Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from textual.pilot import Pilot
 
 pytestmark = pytest.mark.slow
 

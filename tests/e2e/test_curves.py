@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from tests.command import GPUMON
 from tests.demo import COARSE_DEMO
 from tests.e2e.test_past import await_past
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FAST = ["-n", "0.1"]
 DEMO = [*GPUMON, "--demo", *FAST]

@@ -11,21 +11,16 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import cycle
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.makers.nvidia.queries import PASSES, REACTIONS, Reaction
-from tests.driver import GIB, Driver, Mig, Owner, h100, h100_mig
+from tests.driver import GIB, Card, Driver, Faults, Mig, Model, Owner, h100, h100_mig
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-
-    from tests.driver import Card, Faults, Model
 
 pytestmark = pytest.mark.slow
 

@@ -6,17 +6,14 @@ import os
 import re
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from tests.demo import COARSE_DEMO
 from tests.known import known
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
 
 LOCALE = ("LC_ALL", "LC_CTYPE", "LANG", "NO_COLOR", "GPUMON_ASCII")
 

@@ -10,8 +10,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,17 +19,12 @@ import gpumon
 from gpumon.system.resource_errors import lack_behind
 from tests.command import run_gpumon, run_program
 from tests.demo import COARSE_DEMO
-from tests.driver import GIB, Driver, Owner, h100, owners
+from tests.driver import GIB, Card, Driver, Owner, h100, owners
 from tests.e2e.demo import READY, changed_demo
 from tests.e2e.test_live_screen import gpu_line, wait_for_line, words_of
 from tests.e2e.test_terminal import left_clean, whole
 from tests.lives import needs
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.driver import Card
 
 GPUMON = [sys.executable, "-m", "gpumon", "-n", "0.1"]
 CHECKOUT = str(Path(gpumon.__file__).parents[1])

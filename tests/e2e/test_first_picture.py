@@ -6,14 +6,14 @@ import os
 import re
 import signal
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gpumon.config.themes import ThemeLibrary, resolve_styles
 from gpumon.config.themes.styles import STYLES
 from gpumon.ui.startup import first_styles
-from gpumon.ui.terminal.styles import COLOURS_256, TRUE_COLOUR, sgr_styles
+from gpumon.ui.terminal.styles import COLOURS_256, TRUE_COLOUR, SgrStyles, sgr_styles
 from tests.bench.line import Line
 from tests.bench.sight import Sight
 from tests.command import run_program
@@ -21,11 +21,6 @@ from tests.demo import COARSE_DEMO
 from tests.driver import Driver, Owner, a100
 from tests.e2e.demo import changed_demo
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpumon.ui.terminal.styles import SgrStyles
 
 GPUMON = [sys.executable, "-m", "gpumon", "--demo", "-n", "0.1"]
 WITHOUT_TEXTUAL = """

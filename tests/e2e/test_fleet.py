@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +15,6 @@ from tests.e2e.test_terminal import CAN_SEND, left_clean
 from tests.known import known
 from tests.recording.csv.command import rows
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 FLEET = [*COARSE_DEMO, "--hosts", "gpu-[01-16]"]
 ALL = r"hosts 15/16 [\s\S]*gpu-16 [\s\S]*── 16 hosts[\s\S]*\n q quit"

@@ -6,17 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests import fork_server
 from tests.acme import FOLDER, PID
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 GPUMON = [sys.executable, "-m", "tests.acme"]
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.e2e.demo import demo
-
-if TYPE_CHECKING:
-    from tests.screen import Screen
+from tests.screen import Screen
 
 
 def line_of(screen: Screen, word: str) -> int:

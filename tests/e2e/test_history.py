@@ -7,21 +7,18 @@ import re
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gpumon.model.time_shift import TimeShift
-from tests.command import GPUMON, configured, run_program
+from tests.command import GPUMON, run_program, write_config
 from tests.driver import Driver, h100
 from tests.recording.archive.archives import archived, demo_samples
 from tests.recording.csv.command import wait_until
 from tests.screen import PATIENCE, Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 HOME, END = "\x1b[H", "\x1b[F"
 
@@ -34,7 +31,7 @@ def driver() -> Iterator[Driver]:
 
 def environment(driver: Driver, folder: Path) -> dict[str, str]:
     """The environment of a user who keeps the history in a folder of this test."""
-    configured(folder / "config", f'[history]\nfolder = "{folder / "history"}"\n')
+    write_config(folder / "config", f'[history]\nfolder = "{folder / "history"}"\n')
     return {**driver.env(), "XDG_CONFIG_HOME": str(folder / "config")}
 
 

@@ -6,18 +6,15 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path  # noqa: TC003 - a NamedTuple needs it
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from tests.command import run_program
-from tests.driver import Driver, h100
+from tests.driver import Card, Driver, h100
 from tests.lives import needs
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    from tests.driver import Card
 
 MOUNTED = 'mount --bind "$0" /dev/kmsg && exec "$@"'
 SLEPT = time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC) > 60

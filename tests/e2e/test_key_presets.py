@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from tests.command import configured
+from tests.command import write_config
 from tests.e2e.demo import demo
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.screen import Screen
+from tests.screen import Screen
 
 READY = r"18 processes[\s\S]*\n q quit"
 
@@ -20,7 +16,7 @@ READY = r"18 processes[\s\S]*\n q quit"
 @pytest.fixture
 def vim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    configured(tmp_path, '[keys]\npreset = "vim"\n')
+    write_config(tmp_path, '[keys]\npreset = "vim"\n')
 
 
 def marked(screen: Screen) -> str:

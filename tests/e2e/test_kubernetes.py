@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,11 +13,6 @@ from tests.command import GPUMON, run_gpumon
 from tests.driver import Driver, h100
 from tests.kubelet import Kubelet, container, pod
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture

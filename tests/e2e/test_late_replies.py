@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import pytest
 
@@ -17,9 +17,6 @@ from gpumon.system.terminal_replies import ATTRIBUTES, TerminalReplies
 from tests.command import GPUMON
 from tests.driver import Driver, h100
 from tests.screen import PATIENCE, Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,9 +19,6 @@ from tests.command import GPUMON, run_program
 from tests.driver import GIB, Driver, Owner, h100, h100_mig, owners, rtx4090, settle
 from tests.lives import NEEDS_ALL_PIDS, user_name
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 OWNER = user_name(os.getuid())
 STRANGER = "daemon"

@@ -11,10 +11,10 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -32,9 +32,6 @@ from tests.recording.csv.command import (
     wait_until,
 )
 from tests.screen import PATIENCE, Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ME = user_name(os.getuid())
 TOO_LONG = r"the name is too long; choose a shorter one\.\n"

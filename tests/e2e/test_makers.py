@@ -6,8 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,16 +17,10 @@ from tests.command import run_program
 from tests.driver import Driver, Owner, h100
 from tests.known import known
 from tests.makers.amd import machines
-from tests.makers.drm.trees import write
+from tests.makers.drm.trees import Tree, write
 from tests.makers.intel import captures
 from tests.screen import Screen
 from tests.tree_machine import live_tree, use
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.makers.drm.trees import Tree
 
 GIB = 2**30
 UUID = "GPU-c0ffee0123456789"

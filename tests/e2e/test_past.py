@@ -8,9 +8,9 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
@@ -24,9 +24,6 @@ from tests.lives import NEEDS_ALL_PIDS
 from tests.recording.csv.command import rows
 from tests.report.logs import write_log
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HOME, END, ESCAPE = "\x1b[H", "\x1b[F", "\x1b"
 BACK, ON = "[", "]"

@@ -6,7 +6,8 @@ import json
 import os
 import re
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +15,6 @@ from gpumon.scheduling.locks import Locks
 from tests.command import run_gpumon
 from tests.driver import GIB, Driver, Owner, h100
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 GPUMON = [sys.executable, "-m", "gpumon", "-n", "0.2"]
 

@@ -11,8 +11,8 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,9 +23,6 @@ from tests.known import known
 from tests.lives import NEEDS_ALL_PIDS, needs
 from tests.recording.csv.command import rows, wait_until
 from tests.screen import PATIENCE, Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 RUN = [sys.executable, "-m", "gpumon", "run"]
 PATIENT = 120.0

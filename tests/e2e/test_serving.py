@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -12,9 +12,6 @@ from tests.driver import GIB, Driver, Owner, h100
 from tests.known import known
 from tests.screen import Screen
 from tests.serving.real_server import SLOTS, busy, real_server
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 COLUMNS = "pid,running,waiting,tokens,command"
 COMMAND = [sys.executable, "-m", "gpumon", "--interval", "0.2", "--columns", COLUMNS]

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
-from tests.command import GPUMON, configured, run_gpumon
+from tests.command import GPUMON, run_gpumon, write_config
 from tests.demo import COARSE_DEMO
 from tests.screen import Screen
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Started: TypeAlias = Callable[..., Screen]
-    from pathlib import Path
+Started: TypeAlias = Callable[..., Screen]
 
 
 @pytest.fixture
@@ -24,7 +22,7 @@ def started(tmp_path: Path) -> Started:
     """Starts gpumon with this in its file, these arguments and variables."""
 
     def start(text: str, *arguments: str, columns: int = 120, **variables: str) -> Screen:
-        configured(tmp_path, text)
+        write_config(tmp_path, text)
         env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), **variables}
         return Screen([*COARSE_DEMO, *arguments], env, columns, 30)
 
@@ -183,7 +181,8 @@ def test_a_broken_file_is_told_on_screen_and_defaults_hold(
 
 
 def test_a_broken_file_is_told_of_on_standard_error_by_commands(tmp_path: Path) -> None:
-    path = configured(tmp_path, "themee = 1\n")
+    path = tmp_path / "gpumon" / "config.toml"
+    write_config(tmp_path, "themee = 1\n")
     env = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path), "GPUMON_UNITS": "GB"}
     done = run_gpumon("snapshot", "--demo", env=env)
     said = f"gpumon: {path}, line 1: unknown setting themee (did you mean theme?).\n"
@@ -213,7 +212,7 @@ def test_a_replay_goes_by_thresholds_and_units_too(tmp_path: Path) -> None:
         assert "/80.0G" in usual
         assert "■" not in usual
         screen.wait_for("● busy")
-    configured(tmp_path, 'units.memory = "GB"\n[thresholds]\nfull_share = 0.5\n')
+    write_config(tmp_path, 'units.memory = "GB"\n[thresholds]\nfull_share = 0.5\n')
     with Screen(command, env, 120, 30) as screen:
         told = screen.wait_for(r"\n ❚❚ paused[^\n]*■[\s\S]*\n q quit")
         assert "/85.9G" in told

@@ -6,16 +6,13 @@ import os
 import re
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from tests.build import NOON
 from tests.recording.csv.reading import busy, write_log
 from tests.screen import PATIENCE, Screen
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 HANGING = """
 import os, sys, threading

@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +14,6 @@ from gpumon.ui.view.timeline import SIGNS
 from tests.demo import COARSE_DEMO
 from tests.e2e.demo import READY, changed_demo, demo
 from tests.screen import PATIENCE, Screen
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GPUMON = [sys.executable, "-m", "gpumon"]
 DEMO = [*GPUMON, "--demo"]

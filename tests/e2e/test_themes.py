@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -11,10 +12,6 @@ from gpumon.config.themes import ThemeLibrary
 from tests.command import GPUMON, run_program
 from tests.demo import COARSE_DEMO
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    import subprocess
-    from pathlib import Path
 
 READY = " 7 H100"
 MINE = 'base = "gpumon"\n[dashboard]\nheader = "{}"\n'

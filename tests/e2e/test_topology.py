@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -11,9 +11,6 @@ from tests.demo import COARSE_DEMO
 from tests.driver import Driver, h100
 from tests.e2e.test_alerts import screen_with_driver
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 DOWN, ESCAPE = "\x1b[B", "\x1b"
 ROW = r"GPU 0 +X +NV18 [\s\S]*NV# +NVLink"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -13,17 +12,13 @@ from gpumon.exporter.label_limits import MOST_NAMES, NAME_SECONDS
 from gpumon.exporter.metrics_page import MetricsPages
 from gpumon.makers.demo import DemoSource
 from gpumon.model.allocations import Allocation
-from gpumon.model.processes import Container, Workload
-from gpumon.model.snapshot import GpuStatus
+from gpumon.model.processes import Container, GpuProcess, Workload
+from gpumon.model.snapshot import GpuStatus, Snapshot
 from gpumon.text.formatting import printable
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.driver import Driver, Owner, h100, owners
 from tests.export.hostile import snapshot_of, texts
 from tests.exporter.exporting import Scrape, exporting
-
-if TYPE_CHECKING:
-    from gpumon.model.processes import GpuProcess
-    from gpumon.model.snapshot import Snapshot
 
 MEMORY, SM = "gpumon_job_gpu_memory_bytes", "gpumon_job_gpu_sm_ratio"
 POD = Workload(Container("containerd", id="ab" * 32, pod="train-0", namespace="ml"))

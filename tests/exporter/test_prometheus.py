@@ -8,8 +8,9 @@ import shutil
 import urllib.error
 import urllib.parse
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -34,10 +35,6 @@ from tests.exporter.certificates import Authority, authority
 from tests.exporter.exporting import exporting, wait_until
 from tests.exporter.test_web_config import OPEN_SESAME, TLS, write
 from tests.prometheus.server import PrometheusServer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 pytestmark = pytest.mark.slow
 

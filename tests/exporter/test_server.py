@@ -6,9 +6,9 @@ import gzip
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,13 +18,8 @@ from gpumon.exporter.server import MOST_CONNECTIONS, MetricsServer
 from gpumon.http.listening import listen
 from gpumon.makers.demo import DemoSource
 from tests.driver import Driver, h100
-from tests.exporter.exporting import Answer, Scrape, exporting, wait_until
+from tests.exporter.exporting import Answer, Exporter, Scrape, exporting, wait_until
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.exporter.exporting import Exporter
 
 REQUEST = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 

@@ -9,8 +9,9 @@ import ssl
 import sys
 import tempfile
 import textwrap
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
 
 import bcrypt
 import pytest
@@ -21,16 +22,9 @@ from gpumon.exporter.access import PageAccess, Rules
 from gpumon.exporter.web_config import WebConfigError, read_web_config
 from tests.command import run_program
 from tests.exporter.certificates import Authority, authority, needs_openssl
-from tests.exporter.exporting import exporting, run_exporter, wait_until
+from tests.exporter.exporting import Exporter, exporting, run_exporter, wait_until
 from tests.exporter.test_server import all_of, connected
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
-    from pathlib import Path
-
-    from tests.exporter.exporting import Exporter
 
 __all__ = ["authority"]
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
 
-from gpumon.findings import FindingKind, Severity, Thresholds, conditions, gpu_findings, gpu_state
-from gpumon.model.processes import GpuUse, ProcessId, Workload
+from gpumon.findings import (
+    Finding,
+    FindingKind,
+    Severity,
+    Thresholds,
+    conditions,
+    gpu_findings,
+    gpu_state,
+)
+from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
+from gpumon.model.snapshot import Gpu, Snapshot
 from gpumon.recording.history import History
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpumon.findings import Finding
-    from gpumon.model.processes import GpuProcess
-    from gpumon.model.snapshot import Gpu, Snapshot
 
 pytestmark = pytest.mark.usefixtures("utc")
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 from gpumon.findings import (
     BRIEF_CELLS,
     SHORT_CELLS,
+    Finding,
     FindingKind,
     Severity,
     conditions,
@@ -24,22 +26,22 @@ from gpumon.findings.registry import GPU_RULES, PROCESS_RULES, gpu_answer
 from gpumon.makers.demo.source import DemoSource
 from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.model.allocations import Allocation
-from gpumon.model.processes import HolderScan, HoldReason, ProcessId, UnlistedHolder, Workload
+from gpumon.model.processes import (
+    GpuProcess,
+    HolderScan,
+    HoldReason,
+    ProcessId,
+    UnlistedHolder,
+    Workload,
+)
 from gpumon.model.serving import InferenceServer, ServerLoad
-from gpumon.model.snapshot import Gpu, GpuStatus, Reserved
+from gpumon.model.snapshot import Gpu, GpuStatus, Reserved, Snapshot
 from gpumon.recording.history import History
 from gpumon.text.charset import SUBSTITUTES
 from gpumon.text.formatting import cell_width, printable
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.clock import HandClock
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpumon.findings import Finding
-    from gpumon.model.processes import GpuProcess
-    from gpumon.model.snapshot import Snapshot
 
 pytestmark = pytest.mark.usefixtures("utc")
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
+from _pytest.mark import ParameterSet
 
 from gpumon.findings import (
     BRIEF_CELLS,
     SHORT_CELLS,
+    Account,
+    Finding,
     FindingKind,
     Severity,
     Thresholds,
@@ -27,11 +30,6 @@ from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from gpumon.recording.history import History
 from gpumon.text.formatting import cell_width
 from tests.build import GIB, NOON, gpu, process, snapshot
-
-if TYPE_CHECKING:
-    from _pytest.mark import ParameterSet
-
-    from gpumon.findings import Account, Finding
 
 MINUTE, HOUR = 60.0, 3600.0
 

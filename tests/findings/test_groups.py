@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -21,17 +22,12 @@ from gpumon.findings.groups import (
 from gpumon.model.allocations import Allocation
 from gpumon.model.processes import Container, GpuProcess, ProcessId, Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
-from gpumon.model.snapshot import MigInstance
+from gpumon.model.snapshot import Gpu, MigInstance, Snapshot
 from gpumon.model.thresholds import DEFAULTS, Thresholds
 from gpumon.recording.history import History, Interval
 from gpumon.recording.history.holdings import Holding
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gpumon.model.snapshot import Gpu, Snapshot
 
 
 class Seen:

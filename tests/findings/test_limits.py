@@ -5,7 +5,7 @@ The numbers stand here once more, so that none is changed by mistake.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from msgspec.structs import replace
@@ -14,12 +14,10 @@ from gpumon.findings import FindingKind, conditions, gpu_findings, process_findi
 from gpumon.findings.lag import lags
 from gpumon.model.processes import Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
+from gpumon.model.snapshot import Snapshot
 from gpumon.recording.history import History
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.known import known
-
-if TYPE_CHECKING:
-    from gpumon.model.snapshot import Snapshot
 
 MIB = 2**20
 VLLM = Workload(server=InferenceServer("vllm", "qwen", 100, 1))

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
-from gpumon.findings import FindingKind, Severity, conditions, gpu_findings, gpu_state
+from gpumon.findings import Finding, FindingKind, Severity, conditions, gpu_findings, gpu_state
 from gpumon.recording.history import History
-from tests.driver import GIB, h100
+from tests.driver import GIB, Card, h100
 from tests.known import known
+from tests.makers.nvml_room import Room
 from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpumon.findings import Finding
-    from tests.driver import Card
-    from tests.makers.nvml_room import Room
 
 pytestmark = pytest.mark.usefixtures("utc")
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import random
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 import pytest
 
-from gpumon.findings import FindingKind, Severity, conditions, process_findings
+from gpumon.findings import Finding, FindingKind, Severity, conditions, process_findings
 from gpumon.findings.preallocation import preallocation
 from gpumon.host.process_host import Details
 from gpumon.model.processes import GpuProcess, Workload
@@ -18,13 +19,8 @@ from gpumon.recording.history import History
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.driver import Owner, h100, h100_mig
 from tests.known import known
+from tests.makers.nvml_room import Room
 from tests.makers.nvml_room import furnish as furnish  # noqa: PLC0414 - a fixture
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from gpumon.findings import Finding
-    from tests.makers.nvml_room import Room
 
 MINUTE, HOUR = 60.0, 3600.0
 MIB = 2**20

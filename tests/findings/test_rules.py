@@ -7,15 +7,13 @@ import functools
 import re
 import runpy
 import types
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from gpumon.findings import RULES, FindingKind, registry
 from gpumon.findings.rule import LastingRule, ProcessRule, Rule, Words
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 EXPLANATION = RULES[FindingKind.HOT].explanation
 SAYS = Words("sentence", "short", "brief")

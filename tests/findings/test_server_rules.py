@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from msgspec.structs import replace
 
-from gpumon.findings import SHORT_CELLS, FindingKind, conditions, process_findings
+from gpumon.findings import SHORT_CELLS, Finding, FindingKind, conditions, process_findings
 from gpumon.findings.registry import PROCESS_RULES
 from gpumon.model.processes import Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
@@ -16,9 +14,6 @@ from gpumon.serving import ENGINES
 from gpumon.text.formatting import cell_width
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.known import known
-
-if TYPE_CHECKING:
-    from gpumon.findings import Finding
 
 VLLM = Workload(server=InferenceServer("vllm", "qwen", 100, 1))
 IDLE = ServerLoad(0, 0, 0.0, 0.0, 0.0, 1.0)

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from msgspec.structs import replace
 
 from gpumon.findings import FindingKind, conditions, gpu_answer, gpu_findings
 from gpumon.model.processes import HolderScan
-from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, Snapshot, Unknown
 from gpumon.recording.history import History
 from tests.build import GIB, NOON, gpu, process, snapshot
-
-if TYPE_CHECKING:
-    from gpumon.model.snapshot import Gpu, Snapshot
 
 
 def seen(*parts: tuple[Snapshot, int]) -> History:

@@ -5,23 +5,18 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
-from gpumon.fleet.fleet import HostStatus
+from gpumon.fleet.fleet import FleetSnapshot, HostState, HostStatus
+from gpumon.fleet.ssh import SshClient
 from gpumon.fleet.ssh_fleet import SshFleet
+from tests.driver import Driver
 from tests.fleet.sshd import PATIENCE, Lab, fault
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from gpumon.fleet.fleet import FleetSnapshot, HostState
-    from gpumon.fleet.ssh import SshClient
-    from tests.driver import Driver
 
 ROOT = str(Path(__file__).parents[2])
 STREAMER = f"{sys.executable} -m tests.fleet.streamer"

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
@@ -26,9 +25,7 @@ from tests.fleet.conftest import (
     wait_for,
     wait_until,
 )
-
-if TYPE_CHECKING:
-    from tests.fleet.sshd import Lab
+from tests.fleet.sshd import Lab
 
 pytestmark = pytest.mark.slow
 

@@ -7,9 +7,12 @@ import io
 import json
 import os
 import shlex
+import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, NamedTuple
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -21,12 +24,6 @@ from tests.driver import GIB, Driver, Owner, h100, owners, rtx4090
 from tests.fleet.conftest import ROOT, environment
 from tests.fleet.sshd import Lab, fault
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator
-    from pathlib import Path
-
 
 LOG = ("log", "x.csv")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
@@ -26,13 +26,8 @@ from tests.fleet.conftest import (
     wait_for,
     wait_until,
 )
-from tests.fleet.sshd import make_key
+from tests.fleet.sshd import Lab, make_key
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.fleet.sshd import Lab
 
 
 def test_every_host_has_its_own_gpus_and_processes(lab: Lab) -> None:

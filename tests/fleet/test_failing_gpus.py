@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given
@@ -15,17 +17,11 @@ from hypothesis import strategies as st
 from gpumon.fleet import connection
 from gpumon.fleet.nvidia_smi import SmiReader, query_loop
 from gpumon.fleet.ssh import SshClient
-from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, Snapshot, Unknown
 from tests.command import write_program
 from tests.driver import GIB, owners
 from tests.fleet.conftest import reading, state, wait_for
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Gpu, Snapshot
 
 FIELDS = (
     *("timestamp", "index", "uuid", "name", "pci.bus_id", "driver_version", "memory.total [MiB]"),

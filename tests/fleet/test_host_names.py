@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -16,9 +16,6 @@ from gpumon.fleet.fleet import FleetError
 from gpumon.fleet.host_names import MOST_HOSTS, HostList, read_host_list, read_hosts
 from gpumon.text.formatting import printable
 from tests.absent import ABSENT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.mark.parametrize(

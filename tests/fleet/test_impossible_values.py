@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from gpumon.fleet.ssh import SshClient
-from gpumon.model.snapshot import Unknown
+from gpumon.model.snapshot import Gpu, Snapshot, Unknown
 from gpumon.prometheus.client import Labels
 from gpumon.prometheus.hosts import snapshot as metrics_snapshot
 from gpumon.prometheus.readings import Readings
@@ -16,11 +16,6 @@ from tests.command import write_program
 from tests.fleet.conftest import reading, state, wait_for
 from tests.fleet.test_failing_gpus import HEADING, SSH, row
 from tests.known import known
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Gpu, Snapshot
 
 ALL_32 = 2**32 - 1
 FOUR = {"memory_used", "utilization_gpu", "temperature_gpu", "power_draw"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
@@ -11,14 +10,12 @@ from msgspec.structs import replace
 from gpumon.allocations.scheduler import unknown
 from gpumon.fleet.fleet import HostStatus
 from gpumon.fleet.jobs import FleetJob, fleet_jobs
+from gpumon.fleet.summary import HostSummary
 from gpumon.model.allocations import Allocation
 from gpumon.model.processes import GpuProcess, ProcessId, Workload
 from tests.build import GIB, NOON, gpu, process
 from tests.hosts import host, host_state, with_snapshot
 from tests.known import known
-
-if TYPE_CHECKING:
-    from gpumon.fleet.summary import HostSummary
 
 JOB = Allocation("slurm", "88123", "ann", ("GPU-0", "GPU-1"), since=NOON - 60, nodes="ada-[05-08]")
 

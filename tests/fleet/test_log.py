@@ -8,8 +8,10 @@ import os
 import shlex
 import signal
 from collections import defaultdict
+from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import pandas as pd
 import pytest
@@ -17,14 +19,9 @@ import pytest
 from tests.command import GPUMON, run_here, write_config
 from tests.driver import GIB, Driver, Owner, h100, owners, rtx4090
 from tests.fleet.conftest import STREAMER, environment
+from tests.fleet.sshd import Lab, Sshd
 from tests.recording.csv.command import Log, logging, run_log, wait_until
 from tests.screen import PATIENCE, Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.fleet.sshd import Lab, Sshd
 
 pytestmark = pytest.mark.slow
 

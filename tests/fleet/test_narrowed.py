@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
@@ -24,18 +24,20 @@ from gpumon.fleet.host_names import HostList, read_host_list
 from gpumon.fleet.narrowed import NarrowedFleet
 from gpumon.fleet.summary import HostJudge
 from gpumon.model.allocations import Allocation
-from gpumon.model.processes import HolderScan, HoldReason, ProcessId, UnlistedHolder, Workload
+from gpumon.model.processes import (
+    GpuProcess,
+    HolderScan,
+    HoldReason,
+    ProcessId,
+    UnlistedHolder,
+    Workload,
+)
 from gpumon.model.snapshot import MigInstance, Reserved
 from gpumon.stream import GpuState
 from tests.build import GIB, NOON, gpu, process
 from tests.clock import HandClock
 from tests.hosts import host_state, with_snapshot
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpumon.model.processes import GpuProcess
 
 NAMES = frozenset({"7", "7_1"})
 MINE = Allocation("slurm", "7_1", "ann", ("GPU-1",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -28,12 +28,8 @@ from tests.fleet.conftest import (
     wait_for,
     wait_until,
 )
+from tests.fleet.sshd import Lab
 from tests.known import known
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.fleet.sshd import Lab
 
 HEADER = (
     "timestamp, index, uuid, name, driver_version, memory.total [MiB], memory.used [MiB], "

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import cast
 
 import pytest
 from msgspec.structs import replace
 
-from gpumon.fleet.fleet import FleetSnapshot, HostSource, HostState, HostStatus
+from gpumon.fleet.fleet import Fleet, FleetSnapshot, HostSource, HostState, HostStatus
 from gpumon.fleet.remote_clock import RemoteClock
 from gpumon.model.snapshot import Host, Snapshot
 from tests.build import NOON, gpu, process, snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpumon.fleet.fleet import Fleet
 
 DAY = 86400.0
 

@@ -10,17 +10,14 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.remote import client
 from tests.driver import GIB, Driver, Owner, buried, h100, owners, rtx4090
 from tests.fleet.conftest import environment
+from tests.fleet.sshd import Lab
 from tests.screen import PATIENCE, Screen
-
-if TYPE_CHECKING:
-    from tests.fleet.sshd import Lab
 
 
 @pytest.mark.slow

@@ -6,21 +6,17 @@ import csv
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests import slurm
 from tests.driver import Driver, h100
 from tests.fleet.conftest import environment
+from tests.fleet.sshd import Lab
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.fleet.sshd import Lab
-    from tests.slurm import SlurmCluster
+from tests.slurm import SlurmCluster
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,9 +14,6 @@ from gpumon.fleet.ssh import SshClient, ending, read_client
 from gpumon.text.formatting import printable
 from tests.command import run_program
 from tests.lives import needs
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def told_by_ssh(arguments: list[str]) -> set[str]:

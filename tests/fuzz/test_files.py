@@ -12,8 +12,9 @@ import gzip
 import io
 import os
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -46,10 +47,6 @@ from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
 from tests.build import NOON, gpu, snapshot
 from tests.recording.csv.test_recording import GOOD, LISTS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 NOTES = ("damaged line", "values that no GPU can have", "twice in a sample", "left out")
 """What a report says of a damaged file."""

@@ -16,27 +16,21 @@ import random
 import signal
 import threading
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from textual import _time, timer
+from textual.pilot import Pilot
 
 from gpumon.host.process_host import target_of
 from gpumon.kill.signals import open_handle
 from gpumon.ui.app import GpumonApp
 from gpumon.ui.screens.inputs import FilterBar
 from tests.driver import GIB, Owner
-from tests.fuzz.hand import Hand
+from tests.fuzz.hand import Hand, Move
 from tests.fuzz.machine import Guard, Machine, machine
 from tests.screen import PATIENCE
 from tests.threads import wait_for_end
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from textual.pilot import Pilot
-
-    from tests.fuzz.hand import Move
 
 SECONDS = 60 * float(os.environ.get("FUZZ_MINUTES", "5"))
 HUNTED = "FUZZ_SEED" in os.environ

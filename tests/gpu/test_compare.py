@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -17,11 +18,7 @@ from tests.gpu.compare import Row, differences, read
 from tests.gpu.work import Kind
 from tests.threads import wait_for_end
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    Install = Callable[[str, str], None]
+Install = Callable[[str, str], None]
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import csv
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +14,6 @@ from tests.driver import Driver, h100, settle
 from tests.driver.cuda import serving
 from tests.gpu.latency import FILE, Run, rows, rows_for_readme
 from tests.gpu.work import ROOT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 

@@ -6,13 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import msgspec
 import pytest
 
 from gpumon.model.metrics import Metric, Tier, Unit
-from gpumon.model.snapshot import GPU_METRICS, Gpu, GpuStatus, Unknown
+from gpumon.model.snapshot import GPU_METRICS, Gpu, GpuStatus, Snapshot, Unknown
 from tests.command import GPUMON, run_program
 from tests.driver import MIB
 from tests.gpu.agreement import COMPARED, DEPRECATED, agree
@@ -20,12 +20,6 @@ from tests.gpu.card import HAS_CARD
 from tests.gpu.witness import Rate, Values
 from tests.gpu.work import ROOT
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpumon.model.snapshot import Snapshot
-
 
 needs_gpu = pytest.mark.skipif(not HAS_CARD, reason="there is no NVIDIA card here")
 needs_card = pytest.mark.skipif(

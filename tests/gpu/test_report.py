@@ -7,7 +7,9 @@ import io
 import shutil
 import sys
 import tarfile
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -27,10 +29,6 @@ from tests.gpu.latency import Run
 from tests.gpu.report import LATENCY_README, WATCHING_README, report, write
 from tests.gpu.visit import Outcome
 from tests.gpu.work import ROOT
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 SAME, DIFFERS, FAILED = (each.value for each in (Verdict.SAME, Verdict.DIFFERS, Verdict.FAILED))
 UUID = "GPU-cf952104-9acb-58db-b25e-6a5ab02b28f7"

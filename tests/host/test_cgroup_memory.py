@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gpumon.host.cgroup_memory import CgroupMemoryReader, OomKills
 from gpumon.model.processes import CgroupMemory
 from gpumon.system.system import System
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 EVENTS = "low 0\nhigh 0\nmax 12\noom 3\noom_kill {}\noom_group_kill 0\n"
 JOB, STEP = "system.slice/slurmstepd.scope/job_91", "system.slice/slurmstepd.scope/job_91/step_0"

@@ -10,11 +10,11 @@ import shutil
 import socket
 import tempfile
 import threading
+from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from socketserver import ThreadingMixIn, UnixStreamServer
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -22,9 +22,6 @@ from hypothesis import strategies as st
 
 from gpumon.host.containers import RETRY_SECONDS, ContainerNames
 from gpumon.model.processes import Container
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ID = "9bca8d63d5fa610783847915bcff0ecac1273e5b4bed3f6fa1b07350e0135961"
 OTHER_ID = "8d461fa5765781bcf5f7eb192f101bc3103d4b932e26236f43feecfa20664f96"

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -22,9 +22,7 @@ from tests.host import programs
 from tests.host.fakes import FakeProc
 from tests.host.programs import identity
 from tests.known import known
-
-if TYPE_CHECKING:
-    from tests.lives import Family
+from tests.lives import Family
 
 NOBODY = 65534
 FILES = build.device_files()

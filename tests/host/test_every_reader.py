@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -14,21 +16,16 @@ from gpumon.host.listeners import sockets_of
 from gpumon.host.process_tree import read_relatives
 from gpumon.host.processes import ProcessReader
 from gpumon.host.workloads import WorkloadReader
+from gpumon.model.processes import ProcessId
 from gpumon.system.system import THIS_SYSTEM, System
 from tests.build import device_files, process
 from tests.host.fakes import FakeProc
 from tests.host.programs import identity
 from tests.known import known
+from tests.lives import Family
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from gpumon.model.processes import ProcessId
-    from tests.lives import Family
-
-    Reader = Callable[..., Any]
-    """Of a process, and of the system that has it; ``None`` where it is not there."""
+Reader = Callable[..., Any]
+"""Of a process, and of the system that has it; ``None`` where it is not there."""
 
 
 def by_processes(one: ProcessId, system: System = THIS_SYSTEM) -> object:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -36,9 +36,7 @@ from tests.host import programs
 from tests.host.fakes import FakeProc
 from tests.host.programs import identity
 from tests.known import known
-
-if TYPE_CHECKING:
-    from tests.lives import Family
+from tests.lives import Family
 
 
 @pytest.fixture

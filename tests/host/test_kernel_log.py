@@ -6,7 +6,8 @@ import os
 import time
 import tracemalloc
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
@@ -15,10 +16,6 @@ from gpumon.host.pci import slot_of
 from gpumon.makers.nvidia.kernel_lines import XidLines
 from tests.absent import ABSENT
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 MANY, LONG = 1_000_000, 60.0
 

@@ -7,12 +7,13 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.host.kernel_log import KernelLine, KernelReport
+from gpumon.host.kernel_log import KernelLine, KernelReport, LineParser
+from gpumon.host.kernel_watcher import Heard, KernelWatcher
 from gpumon.host.oom import OomLines
 from gpumon.makers.accidents import watcher_of
 from gpumon.makers.amd.kernel_lines import AmdgpuLines
@@ -24,13 +25,7 @@ from gpumon.system.system import THIS_SYSTEM, System
 from tests.known import known
 from tests.lives import until
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from gpumon.host.kernel_log import LineParser
-    from gpumon.host.kernel_watcher import Heard, KernelWatcher
-
-    Watch = Callable[[], KernelWatcher]
+Watch = Callable[[], KernelWatcher]
 
 ERROR_CODE, TIMEOUT = AccidentKind.ERROR_CODE, AccidentKind.TIMEOUT
 RESET, OUT_OF_MEMORY = AccidentKind.RESET, AccidentKind.OUT_OF_MEMORY

@@ -6,9 +6,9 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
@@ -19,9 +19,6 @@ from gpumon.system.system import System
 from tests.host.programs import identity
 from tests.known import known
 from tests.lives import needs
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _LISTENS = """
 import socket

@@ -7,25 +7,20 @@ import signal
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from gpumon.host.process_host import Refusal, Refused
+from gpumon.host.process_host import ProcessHost, Refusal, Refused
 from gpumon.kill.local_host import LocalHost
+from gpumon.model.processes import GpuProcess
+from gpumon.model.snapshot import Snapshot
 from tests import build, lives
 from tests.command import run_program
 from tests.host import programs
 from tests.host.programs import identity
 from tests.known import known
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpumon.host.process_host import ProcessHost
-    from gpumon.model.processes import GpuProcess
-    from gpumon.model.snapshot import Snapshot
-    from tests.lives import Family
+from tests.lives import Family
 
 
 @pytest.fixture

@@ -6,16 +6,13 @@ import os
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import psutil
 import pytest
 
 from gpumon.host.machine import MachineReader
 from gpumon.system.system import System
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 FIELDS = (
     *("user", "nice", "system", "idle", "iowait"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest.mock import Mock
 
 import pytest
@@ -22,9 +22,6 @@ from tests.clock import HandClock
 from tests.host.test_topology import ROOT, SWITCH, add_device, add_interface
 from tests.known import known
 from tests.lives import until
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 NIC = (*SWITCH, "0000:17:01.0", "0000:19:00.0")
 GPU = (*SWITCH, "0000:17:00.0", "0000:18:00.0")

@@ -8,24 +8,20 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import psutil
 import pytest
 
+from gpumon.host.process_host import RelatedProcess
 from gpumon.host.process_tree import Descendants, pids_above, read_relatives
 from gpumon.host.procfs import in_initial_pid_namespace
+from gpumon.model.processes import ProcessId
 from tests.build import process
 from tests.command import run_program
 from tests.host.fakes import FakeProc
 from tests.host.programs import HOLLOW, identity, until_state
-from tests.lives import needs
+from tests.lives import Family, needs
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from gpumon.host.process_host import RelatedProcess
-    from gpumon.model.processes import ProcessId
-    from tests.lives import Family
 
 LAUNCHER = """
 import os, signal

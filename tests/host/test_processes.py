@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import psutil
@@ -17,16 +18,11 @@ import pytest
 
 from gpumon.host.processes import COMMAND_BYTES, ProcessReader
 from gpumon.model.process_states import ENDED
-from gpumon.model.processes import ProcessId
+from gpumon.model.processes import GpuProcess, ProcessId
 from gpumon.system.system import System
 from tests import lives
 from tests.host.fakes import PAGE_BYTES, FakeProc
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpumon.model.processes import GpuProcess
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 

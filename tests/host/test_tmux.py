@@ -7,8 +7,8 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
@@ -18,9 +18,6 @@ from gpumon.host.containers import RETRY_SECONDS
 from gpumon.host.tmux import TmuxNames, TmuxSession, tmux_session
 from tests import lives
 from tests.absent import ABSENT
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NEEDS_TMUX = lives.needs("tmux")
 

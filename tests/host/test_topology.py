@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.host.pci import graphics_devices, runtime_status
 from gpumon.host.topology import PciPlace, proximity, read_topology
+from gpumon.model.snapshot import Gpu
 from gpumon.model.topology import NO_KNOWN_LINKS, DeviceKind, Joint, Link, Links
 from tests import build
-
-if TYPE_CHECKING:
-    from gpumon.model.snapshot import Gpu
 
 ROOT = "pci0000:15"
 SWITCH = (ROOT, "0000:15:01.0", "0000:16:00.0")

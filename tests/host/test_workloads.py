@@ -9,15 +9,15 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from gpumon.host import workloads
-from gpumon.host.procfs import ProcessFiles, stat_of
+from gpumon.host.procfs import ProcessFiles, Stat, stat_of
 from gpumon.host.workloads import WorkloadReader
 from gpumon.model.processes import Container, GpuProcess, ProcessId, Workload
 from tests import lives
@@ -27,11 +27,6 @@ from tests.host import test_tmux
 from tests.host.fakes import FakeWorkloads
 from tests.host.programs import identity, until_state
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from gpumon.host.procfs import Stat
 
 NEEDS_TMUX = lives.needs("tmux")
 

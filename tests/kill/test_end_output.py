@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
@@ -14,9 +14,6 @@ from gpumon.kill.end_output import Plan, as_json, plan_table, report_lines
 from gpumon.kill.outcome import MemoryReclaimed, Outcome, TargetOutcome, TerminationReport
 from gpumon.model.processes import GpuUse, ProcessId
 from tests.build import GIB
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 def target(pid: int, *sizes: int | None) -> Target:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -14,13 +15,8 @@ from tests import lives
 from tests.driver import GIB, Driver, Owner, h100
 from tests.host.programs import state, until_state
 from tests.kill.hung_gpumon import COMMAND
+from tests.lives import Family
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.lives import Family
 
 pytestmark = pytest.mark.slow
 

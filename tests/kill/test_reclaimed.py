@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from msgspec.structs import replace
 
 from gpumon.host.process_host import Target
 from gpumon.kill.memory_reclaimed import MemoryWatch
-from gpumon.kill.outcome import Outcome
+from gpumon.kill.outcome import MemoryReclaimed, Outcome
 from gpumon.kill.target import TargetState
 from gpumon.model.processes import GpuUse, ProcessId
+from gpumon.model.snapshot import Snapshot
 from tests.build import GIB, NOON, gpu, process, snapshot
-
-if TYPE_CHECKING:
-    from gpumon.kill.outcome import MemoryReclaimed
-    from gpumon.model.snapshot import Snapshot
 
 USED, HELD, PAGE = 40 * GIB, 30 * GIB, 2 * 2**20
 OTHER = process(9, memory_used=9 * GIB)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import errno
 import signal
 import threading
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
 from unittest.mock import Mock
 
 import pytest
@@ -17,18 +18,20 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from gpumon.host.process_host import ProcessStatus, Refusal, Refused, RelatedProcess, Target
+from gpumon.host.process_host import (
+    ProcessHost,
+    ProcessStatus,
+    Refusal,
+    Refused,
+    RelatedProcess,
+    Target,
+)
+from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.outcome import Outcome
 from gpumon.kill.session import TerminationSession
 from gpumon.model.processes import ProcessId
 from gpumon.system.system import System
 from tests.lives import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-
-    from gpumon.host.process_host import ProcessHost
-    from gpumon.kill.audit_log import AuditLog
 
 
 class Turns:

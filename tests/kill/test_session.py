@@ -10,22 +10,45 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from gpumon.host.handle import wait_for_any
-from gpumon.host.process_host import ProcessStatus, Refusal, Refused, RelatedProcess
+from gpumon.host.process_host import (
+    Details,
+    ProcessHandle,
+    ProcessStatus,
+    Refusal,
+    Refused,
+    RelatedProcess,
+    Target,
+)
 from gpumon.host.process_tree import read_relatives
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.memory_reclaimed import WAIT_SECONDS
-from gpumon.kill.outcome import PATIENCE, TOLERANCE, Outcome
+from gpumon.kill.outcome import (
+    PATIENCE,
+    TOLERANCE,
+    MemoryReclaimed,
+    Outcome,
+    TargetOutcome,
+    TerminationReport,
+)
 from gpumon.kill.session import TerminationSession
 from gpumon.kill.signals import open_handle
-from gpumon.model.processes import GpuUse, HolderScan, HoldReason, ProcessId, UnlistedHolder
-from gpumon.model.snapshot import Unknown
+from gpumon.model.processes import (
+    GpuProcess,
+    GpuUse,
+    HolderScan,
+    HoldReason,
+    ProcessId,
+    UnlistedHolder,
+    Workload,
+)
+from gpumon.model.snapshot import Snapshot, Unknown
 from gpumon.system.system import System, SystemClock
 from gpumon.ui.view.kill_report import summary_text
 from tests import build, lives
@@ -33,15 +56,7 @@ from tests.build import GIB
 from tests.command import run_program
 from tests.host.programs import go_on, state
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-
-    from gpumon.host.process_host import Details, ProcessHandle, Target
-    from gpumon.kill.outcome import MemoryReclaimed, TargetOutcome, TerminationReport
-    from gpumon.model.processes import GpuProcess, Workload
-    from gpumon.model.snapshot import Snapshot
-    from tests.lives import Family
+from tests.lives import Family
 
 
 class Host:

@@ -10,13 +10,12 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from gpumon.host.handle import wait_for_any
-from gpumon.host.process_host import ProcessStatus, Refusal, Refused, Target
+from gpumon.host.process_host import ProcessHandle, ProcessStatus, Refusal, Refused, Target
 from gpumon.kill.signals import open_handle, read_status
 from gpumon.model.processes import Container, ProcessId, Workload
 from gpumon.system.system import System
@@ -24,10 +23,7 @@ from tests import lives
 from tests.command import run_program
 from tests.host.programs import go_on, until_state
 from tests.known import known
-
-if TYPE_CHECKING:
-    from gpumon.host.process_host import ProcessHandle
-    from tests.lives import Family
+from tests.lives import Family
 
 NOBODY = 65534
 

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.model.accidents import ACCIDENT_SECONDS, Accident, AccidentKind
 from gpumon.model.processes import CgroupMemory
 from gpumon.model.selection import GpuSelection
+from gpumon.model.snapshot import Snapshot
 from tests.driver import GIB, Owner, h100
 from tests.makers.hanging import wait_until
-from tests.makers.nvml_room import Furnish, kernel_thread
+from tests.makers.nvml_room import Furnish, Room, kernel_thread
 from tests.makers.test_xids import line
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpumon.model.snapshot import Snapshot
-    from tests.makers.nvml_room import Room
 
 
 def has_accidents(snapshot: Snapshot) -> bool:

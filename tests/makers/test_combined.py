@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from gpumon.host.kernel_watcher import Heard
 from gpumon.makers import amd as amd_maker
 from gpumon.makers import nvidia as nvidia_maker
 from gpumon.makers.backend import DriverInfo, GpuBackend, ListedProcess, Reading
 from gpumon.makers.combined import CombinedBackend, Member
 from gpumon.makers.sampler import Sampler
 from gpumon.makers.source import Call, NoSuchGpuError, SourceError
-from gpumon.model.makers import DeviceFiles
+from gpumon.model.makers import DeviceFiles, Maker
 from gpumon.model.processes import GpuUse
 from gpumon.model.selection import ALL, GpuSelection, parse_selection
 from gpumon.model.snapshot import Gpu, Trouble
@@ -24,13 +26,6 @@ from tests.build import gpu
 from tests.clock import HandClock
 from tests.known import known
 from tests.makers.hanging import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from gpumon.host.kernel_watcher import Heard
-    from gpumon.model.makers import Maker
 
 
 class Driver(GpuBackend):

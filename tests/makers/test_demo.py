@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.makers.demo import DemoSource
-from gpumon.makers.demo.curves import dimmed, mean, ripples, scaled, steady, switch, together, wave
+from gpumon.makers.demo.curves import (
+    Area,
+    dimmed,
+    mean,
+    ripples,
+    scaled,
+    steady,
+    switch,
+    together,
+    wave,
+)
+from gpumon.makers.source import Source
 from gpumon.model.metrics import Unit, clock_event_names
 from gpumon.model.processes import GpuProcess, HoldReason
 from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import GPU_METRICS, Gpu, GpuStatus, Snapshot
+from gpumon.system.system import Clock
 from tests.clock import HandClock
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from gpumon.makers.demo.curves import Area
-    from gpumon.makers.source import Source
-    from gpumon.system.system import Clock
 
 START = 1_763_700_000.0
 GIB = 2**30

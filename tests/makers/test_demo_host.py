@@ -8,9 +8,10 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import pytest
 from hypothesis import given
@@ -18,22 +19,17 @@ from hypothesis import strategies as st
 
 import gpumon.makers.demo
 from gpumon.host.details import is_secret
-from gpumon.host.process_host import Refusal, Refused, Target, target_of
+from gpumon.host.process_host import ProcessHandle, ProcessHost, Refusal, Refused, Target, target_of
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.outcome import Outcome
 from gpumon.kill.session import TerminationSession
 from gpumon.makers.demo import DemoSource
+from gpumon.makers.demo.world import SignalEffects
 from gpumon.model.processes import GpuProcess, HoldReason, ProcessId, UnlistedHolder
 from gpumon.model.selection import ALL, GpuSelection, parse_selection
+from gpumon.model.snapshot import Snapshot
 from tests.clock import HandClock
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpumon.host.process_host import ProcessHandle, ProcessHost
-    from gpumon.makers.demo.world import SignalEffects
-    from gpumon.model.snapshot import Snapshot
 
 START = 1_763_700_000.3
 GIB = 2**30

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import subprocess
-from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.doctor import CheckVerdict, access
+from gpumon.doctor import CheckVerdict, Result, access
 from gpumon.doctor.context import DriverAnswer
 from gpumon.host import processes as host_processes
 from gpumon.host.process_host import Refusal, Refused, target_of
 from gpumon.kill.local_host import LocalHost
 from gpumon.model.process_states import ENDED
+from gpumon.model.snapshot import Snapshot
 from gpumon.scheduling.eligibility import process_name
 from gpumon.text.command_lines import command_line
 from gpumon.ui.view.gpu_text import holders
@@ -21,11 +21,7 @@ from tests.build import device_files
 from tests.doctor.conftest import tree as tree  # noqa: PLC0414 - a fixture
 from tests.doctor.trees import VERSION, Tree, verdict, words
 from tests.driver import GIB, Owner, h100
-
-if TYPE_CHECKING:
-    from gpumon.doctor import Result
-    from gpumon.model.snapshot import Snapshot
-    from tests.makers.nvml_room import Furnish, Room
+from tests.makers.nvml_room import Furnish, Room
 
 SAYS = "has ended; the driver still lists it"
 

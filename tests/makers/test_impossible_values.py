@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import os
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -16,12 +17,8 @@ from gpumon.model.snapshot import MigInstance, Unknown
 from tests.build import NOON, gpu, process, snapshot
 from tests.command import GPUMON, run_program
 from tests.driver import GIB, Driver, Owner, h100, rtx4090
+from tests.makers.nvml_room import Furnish
 from tests.makers.test_nvml import AS_THE_DRIVER_SAYS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.makers.nvml_room import Furnish
 
 ALL_32, ALL_64 = 2**32 - 1, 2**64 - 1
 AT_THE_DRIVER = [

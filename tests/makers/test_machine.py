@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gpumon.makers.combined import CombinedBackend
 from gpumon.makers.machine import this_machine
 from gpumon.makers.nvidia.source import NvmlBackend
+from gpumon.makers.sampler import Sampler
 from gpumon.makers.source import SourceError
 from gpumon.system.system import System
 from tests.makers.amd.machines import add
 from tests.makers.drm.trees import Tree, link
 from tests.makers.intel.captures import uhd_i915
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpumon.makers.sampler import Sampler
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
 
 import pynvml
 import pytest
@@ -46,10 +46,6 @@ from tests.makers.nvml_room import (
     join_watchers,
 )
 from tests.nvml_source import NvmlSource
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
 
 RENAMED: dict[str, tuple[str, float]] = {
     "temperature_gpu": ("temperature", 1),

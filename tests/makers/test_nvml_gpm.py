@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pynvml
 import pytest
@@ -10,14 +10,9 @@ import pytest
 from gpumon.makers.nvidia.gpm import METRICS, GpmSampler
 from gpumon.makers.nvidia.gpu import NvmlGpu
 from gpumon.makers.nvidia.library import Library
-from gpumon.model.snapshot import GpuStatus, Unknown
-from tests.driver import a100, h100, h100_mig
+from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
+from tests.driver import Model, a100, h100, h100_mig
 from tests.makers.nvml_room import Code, Furnish, Room, replace_function, sampling
-
-if TYPE_CHECKING:
-    from gpumon.model.snapshot import Gpu
-    from tests.driver import Model
-
 
 SAMPLE = "nvmlGpmSampleGet"
 MIG_SAMPLE = "nvmlGpmMigSampleGet"

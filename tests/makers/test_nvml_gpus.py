@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from gpumon.model.selection import ALL, GpuSelection, parse_selection
-from gpumon.model.snapshot import GpuStatus, MigInstance, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, Unknown
 from tests.driver import GIB, MIB, Mig, Owner, a100, gb10, h100, h100_mig, rtx4090
 from tests.known import known
 from tests.makers.nvml_room import Code, Furnish, Room
-
-if TYPE_CHECKING:
-    from gpumon.model.snapshot import Gpu
 
 INSTANCE = "nvmlDeviceGetMigDeviceHandleByIndex"
 INSTANCE_ID = "nvmlDeviceGetGpuInstanceId"

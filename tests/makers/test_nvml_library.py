@@ -6,7 +6,7 @@ import ctypes
 import math
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 import pynvml
 import pytest
@@ -18,7 +18,7 @@ from gpumon.makers.source import SourceError
 from gpumon.model.snapshot import GpuStatus
 from gpumon.system.system import SystemClock
 from tests.absent import ABSENT
-from tests.driver import FUNCTIONS, GIB, Driver, Owner, h100
+from tests.driver import FUNCTIONS, GIB, Driver, Model, Owner, h100
 from tests.makers.hanging import Hanging, wait_until
 from tests.makers.nvml_room import (
     Code,
@@ -31,12 +31,7 @@ from tests.makers.nvml_room import (
 )
 from tests.nvml_source import NvmlSource
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from tests.driver import Model
-
-    Listening = Callable[..., tuple[Room, "Waiting"]]
+Listening = Callable[..., tuple[Room, "Waiting"]]
 
 POWER = "nvmlDeviceGetPowerUsage"
 

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from gpumon.makers.nvidia.links import read_links
 from gpumon.model.topology import NO_KNOWN_LINKS, Joint, Link
 from tests.driver import Driver, a100, gb10, h100, rtx4090, v100
-
-if TYPE_CHECKING:
-    from tests.driver.models import Model
+from tests.driver.models import Model
 
 UNKNOWN_ERROR = 999
 LINKED = "nvmlDeviceGetNvLinkState"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +13,6 @@ from gpumon.makers.nvidia import library
 from gpumon.system.system import System
 from tests.driver import Driver, h100
 from tests.makers.drm.trees import KERNEL, Tree, write
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 OURS = "570.124.06"
 

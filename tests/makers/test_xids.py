@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
-from gpumon.findings import FindingKind, conditions, gpu_findings, is_of_the_past
+from gpumon.findings import Finding, FindingKind, conditions, gpu_findings, is_of_the_past
 from gpumon.makers.nvidia.xid_table import XIDS
 from gpumon.makers.nvidia.xids import XidOrigin, XidReports
 from gpumon.model.error_codes import ErrorSeverity, error_code, error_details
+from gpumon.model.snapshot import Snapshot
 from gpumon.recording.history import History
 from gpumon.recording.memory.event_finder import EventFinder
-from gpumon.recording.recording import EventKind
-from tests.driver import h100
+from gpumon.recording.recording import Event, EventKind
+from tests.driver import Model, h100
 from tests.known import known
 from tests.makers.hanging import wait_until
 from tests.makers.nvml_room import Furnish, Room, count_events, join_watchers, kernel_thread
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpumon.findings import Finding
-    from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.recording import Event
-    from tests.driver import Model
-
-    Registered = Callable[..., "Watched"]
+Registered = Callable[..., "Watched"]
 
 
 def line(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import socket
 import ssl
 import threading
 import time
 import tracemalloc
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -23,11 +25,6 @@ from tests.ports import free_place
 from tests.prometheus.hostile import answering, drip
 from tests.prometheus.hostile import http as answer
 from tests.prometheus.server import open_fleet, wait_for
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Callable
-    from pathlib import Path
 
 __all__ = ["authority"]
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gpumon.config.settings import Prometheus
-from gpumon.fleet.fleet import HostOrigin, HostStatus, Owner
+from gpumon.fleet.fleet import HostOrigin, HostState, HostStatus, Owner
 from gpumon.fleet.summary import HostJudge
 from gpumon.host.process_host import Refused, Target
+from gpumon.makers.source import Source
 from gpumon.model.processes import ProcessId
-from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.model.snapshot import Gpu, GpuStatus, Snapshot, Unknown
+from gpumon.prometheus import PrometheusFleet
 from gpumon.prometheus import fleet as fleet_module
 from gpumon.prometheus import fleet as polled_fleet
 from gpumon.prometheus.client import PrometheusClient, read_endpoint
@@ -32,15 +35,6 @@ from tests.prometheus.server import (
     wait_for_host,
 )
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from gpumon.fleet.fleet import HostState
-    from gpumon.makers.source import Source
-    from gpumon.model.snapshot import Gpu, Snapshot
-    from gpumon.prometheus import PrometheusFleet
 
 pytestmark = [needs_prometheus, pytest.mark.slow]
 MIB = 2**20

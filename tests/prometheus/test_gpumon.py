@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,10 +24,6 @@ from tests.prometheus.server import (
     wait_for_host,
 )
 from tests.screen import PATIENCE, Screen
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Iterator, Mapping
 
 pytestmark = [needs_prometheus, pytest.mark.slow]
 

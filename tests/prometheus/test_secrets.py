@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +14,6 @@ from gpumon.fleet.fleet import FleetError
 from gpumon.prometheus.client import PrometheusClient, QueryError, read_endpoint
 from tests.prometheus.hostile import HostileServer, answering
 from tests.prometheus.hostile import http as answer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 SECRET = "-".join(("open", "sesame", "4711"))
 _EMPTY = answer(b'{"status":"success","data":{"result":[]}}')

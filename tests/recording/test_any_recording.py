@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 import sys
 import threading
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import pytest
 
+from gpumon.model.snapshot import Snapshot
 from gpumon.recording.archive import Archive, FoundArchive
 from gpumon.recording.csv import file_lines, index
 from gpumon.recording.csv.csv_log import CsvLog
@@ -20,18 +23,11 @@ from gpumon.recording.csv.recording import CsvRecording, open_log
 from gpumon.recording.history import History
 from gpumon.recording.joined import JoinedRecording
 from gpumon.recording.memory.recording import MOST_BYTES, MemoryRecording
-from gpumon.recording.recording import EventKind
+from gpumon.recording.recording import Event, EventKind, Recording
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.known import known
 from tests.recording.archive.archives import every, states, writer
 from tests.recording.csv.reading import wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.recording import Event, Recording
 
 MIB = 2**20
 BORDER = 40

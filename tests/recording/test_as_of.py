@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import pytest
 from hypothesis import given, settings
@@ -15,19 +16,13 @@ from msgspec.structs import replace
 from gpumon.findings import conditions, gpu_state, heat
 from gpumon.findings.groups import users
 from gpumon.findings.rule import LastingRule
-from gpumon.model.snapshot import GpuStatus
-from gpumon.recording.history import Condition, History, HistoryView
+from gpumon.model.processes import GpuProcess, ProcessId
+from gpumon.model.snapshot import Gpu, GpuStatus, Snapshot
+from gpumon.recording.history import Condition, History, HistoryView, Holding, Interval
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.known import known
 from tests.recording.csv.reading import opened, wait_until, write_log
 from tests.recording.deck import Deck, history_of, recorded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from gpumon.model.processes import GpuProcess, ProcessId
-    from gpumon.model.snapshot import Gpu, Snapshot
-    from gpumon.recording.history import Holding, Interval
 
 Phase: TypeAlias = "tuple[int, int | None, int | None, int, str, int | None, int | None, int]"
 

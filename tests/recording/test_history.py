@@ -7,9 +7,10 @@ import math
 import random
 import sys
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import pytest
 from msgspec.structs import replace
@@ -33,14 +34,10 @@ from gpumon.recording.history import (
     History,
     Holding,
     Interval,
+    ViewedSeries,
 )
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from gpumon.recording.history import ViewedSeries
 
 HOUR = 3600
 BUSY = Condition(lambda gpu, _: None if gpu.utilization_gpu is None else gpu.utilization_gpu > 0)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from gpumon.model.snapshot import Snapshot
 from gpumon.recording.archive import (
     Archive,
     FoundArchive,
@@ -17,6 +19,7 @@ from gpumon.recording.archive import (
     own_place,
 )
 from gpumon.recording.joined import JoinedRecording
+from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.playback import Player
 from tests.build import NOON
 from tests.known import known
@@ -28,13 +31,6 @@ from tests.recording.archive.archives import (
     states,
 )
 from tests.recording.deck import Deck, recorded
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.memory.recording import MemoryRecording
 
 DEMO = demo_samples(150)
 BORDER = 100

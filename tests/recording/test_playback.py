@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import pytest
 from msgspec.structs import replace
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from gpumon.findings import conditions, gpu_state
 from gpumon.makers.demo import DemoSource
 from gpumon.makers.source import SourceError
-from gpumon.model.snapshot import GpuStatus
+from gpumon.model.snapshot import GpuStatus, Snapshot
 from gpumon.recording.history import History
 from gpumon.recording.playback import SPEEDS, Player
 from gpumon.recording.recording import RecordingError
@@ -22,11 +23,6 @@ from tests.known import known
 from tests.recording.deck import Deck, history_of
 from tests.recording.test_as_of import Answers, ask, assert_same
 from tests.recordings import ListTape, WatchedTape
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpumon.model.snapshot import Snapshot
 
 Graphs: TypeAlias = "list[list[float | None]]"
 

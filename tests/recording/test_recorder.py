@@ -13,28 +13,22 @@ import subprocess
 import threading
 import time
 import tracemalloc
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from gpumon.model.processes import Workload
+from gpumon.model.processes import GpuProcess, Workload
 from gpumon.model.snapshot import Host, Snapshot, Trouble
 from gpumon.recording.csv.csv_log import CsvLog
 from gpumon.recording.csv.opening import LogError
 from gpumon.recording.csv.rows import GpuRows
-from gpumon.recording.recorder import QUEUED, Recorder
+from gpumon.recording.recorder import QUEUED, LogStatus, Recorder
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.clock import HandClock
 from tests.known import known
 from tests.recording.csv.recording import CARDS, numbers, nursery, record, rows, sample, wait_until
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from gpumon.model.processes import GpuProcess
-    from gpumon.recording.recorder import LogStatus
 
 MIB = 2**20
 LIVES = 60

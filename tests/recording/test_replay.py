@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import pytest
 
-from gpumon.makers.source import SourceError
+from gpumon.makers.source import Source, SourceError
 from gpumon.recording.playback.replay import ReplaySource
 from gpumon.recording.recording import EventKind, RecordingError
 from tests.build import NOON, process, snapshot
 from tests.clock import HandClock
 from tests.recordings import WatchedTape
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from gpumon.makers.source import Source
 
 
 class Replay:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from subprocess import Popen
 
 import psutil
 import pytest
@@ -15,13 +17,8 @@ from gpumon.remote.client import RemoteHost
 from tests import lives
 from tests.driver import GIB, Driver, Owner, buried, h100, owners
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
-    from pathlib import Path
-    from subprocess import Popen
-
-    Connect = Callable[..., RemoteHost]
-    """Opens a host by a command, see ``connect``."""
+Connect = Callable[..., RemoteHost]
+"""Opens a host by a command, see ``connect``."""
 
 SERVER = [sys.executable, "-m", "gpumon", "remote"]
 

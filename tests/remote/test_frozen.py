@@ -6,21 +6,17 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 
 from tests import lives
 from tests.host.programs import state, until_state
 from tests.kill.hung_gpumon import COMMAND
+from tests.lives import Family
 from tests.remote.conftest import forking
 from tests.remote.test_server import LATE, Server, open_one, started
 from tests.remote.test_server import server as server  # noqa: PLC0414 - a fixture
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.lives import Family
 
 pytestmark = pytest.mark.usefixtures("state")
 

@@ -6,28 +6,22 @@ import json
 import os
 import signal
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from gpumon.host.process_host import Refusal, Refused
+from gpumon.host.process_host import Refusal, Refused, Target
 from gpumon.host.process_tree import read_relatives
 from gpumon.model.processes import ProcessId
+from gpumon.remote.client import RemoteHost
 from gpumon.system.system import user_name
 from tests import lives
 from tests.absent import ABSENT
 from tests.host.programs import go_on
 from tests.known import known
-from tests.remote.conftest import SERVER, forking
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpumon.host.process_host import Target
-    from gpumon.remote.client import RemoteHost
-    from tests.lives import Family
-    from tests.remote.conftest import Connect
+from tests.lives import Family
+from tests.remote.conftest import SERVER, Connect, forking
 
 LOADERS = forking(3)
 

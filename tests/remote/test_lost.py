@@ -7,25 +7,19 @@ import signal
 import sys
 import time
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.host.process_host import Refusal, Refused
+from gpumon.host.process_host import ProcessHandle, Refusal, Refused
 from gpumon.model.processes import ProcessId
+from gpumon.remote.client import RemoteHost
 from tests import lives
 from tests.absent import ABSENT
 from tests.known import known
-from tests.remote.conftest import kill_server, servers
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpumon.host.process_host import ProcessHandle
-    from gpumon.remote.client import RemoteHost
-    from tests.lives import Family
-    from tests.remote.conftest import Connect
+from tests.lives import Family
+from tests.remote.conftest import Connect, kill_server, servers
 
 ENDED = "the connection to gpu-04 ended"
 HELLO = (

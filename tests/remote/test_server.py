@@ -9,9 +9,10 @@ import signal
 import subprocess
 import time
 import tracemalloc
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
@@ -23,13 +24,9 @@ from gpumon.remote.server import MOST_HANDLES, OWN_FILES
 from tests import lives
 from tests.host.programs import until_state
 from tests.known import known
+from tests.lives import Family
 from tests.remote.conftest import SERVER
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tests.lives import Family
 
 pytestmark = pytest.mark.usefixtures("state")
 

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
+from subprocess import Popen
 
 import pytest
 
-from gpumon.host.process_host import Refused, target_of
+from gpumon.host.process_host import Refused, Target, target_of
 from gpumon.kill.audit_log import AuditLog
-from gpumon.kill.outcome import Outcome, Success, report_text
+from gpumon.kill.outcome import Outcome, Success, TerminationReport, report_text
 from gpumon.kill.session import TerminationSession
 from gpumon.makers.machine import this_machine
+from gpumon.model.snapshot import Snapshot
+from gpumon.remote.client import RemoteHost
 from gpumon.sampling.collector import Collector
 from tests import lives
+from tests.lives import Family
 from tests.remote.conftest import forking, kill_server, training
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-    from subprocess import Popen
-
-    from gpumon.host.process_host import Target
-    from gpumon.kill.outcome import TerminationReport
-    from gpumon.model.snapshot import Snapshot
-    from gpumon.remote.client import RemoteHost
-    from tests.lives import Family
-
-    End = Callable[..., TerminationSession]
+End = Callable[..., TerminationSession]
 
 DEAF = forking(3, before="signal.signal(signal.SIGTERM, signal.SIG_IGN)")
 

@@ -7,9 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -20,13 +20,9 @@ from tests.command import run_program
 from tests.driver import GIB
 from tests.fleet.conftest import environment
 from tests.fleet.sshd import Lab, fault
+from tests.lives import Family
 from tests.remote.conftest import training
 from tests.screen import PATIENCE, Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.lives import Family
 
 pytestmark = pytest.mark.slow
 

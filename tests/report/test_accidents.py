@@ -5,23 +5,20 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from gpumon.model.accidents import Accident, AccidentKind
+from gpumon.model.snapshot import Snapshot
 from gpumon.recording.archive import Archive
 from gpumon.report.accidents import FIGURES, print_accidents
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.command import run_here
 from tests.recording.archive.archives import archived
 from tests.report.logs import write_log
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Snapshot
 
 FELL = Accident(NOON + 10, AccidentKind.ERROR_CODE, "GPU-0", 79, 100, "python", None, "fell off")
 FOLLOWS = Accident(NOON + 10.5, AccidentKind.ERROR_CODE, "GPU-0", 45, 100, "python", "00000008")

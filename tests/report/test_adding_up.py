@@ -8,9 +8,11 @@ import json
 import zlib
 from array import array
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,10 +25,6 @@ from gpumon.report.sums import Sum, Sums
 from tests.known import known
 from tests.recording.csv.reading import change_cells, opened, pack, read_whole, times_of
 from tests.report.logs import refused, report
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
 
 START = 1_767_225_600.0
 Row = dict[str, object]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -10,10 +12,6 @@ from hypothesis import HealthCheck, assume, given, settings
 from tests.report.logs import about, report
 from tests.report.test_adding_up import START, Row, iso, logs, sample, use, write
 from tests.report.test_parallel import count_in_parts
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 pytestmark = pytest.mark.slow
 

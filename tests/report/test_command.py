@@ -11,14 +11,16 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 from msgspec.structs import replace
 
 from gpumon.makers.source import SourceError
 from gpumon.model.processes import ProcessId, Workload
-from gpumon.model.snapshot import GpuStatus, Host
+from gpumon.model.snapshot import GpuStatus, Host, Snapshot
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.recording import open_log
 from gpumon.recording.playback.replay import ReplaySource
@@ -33,16 +35,8 @@ from tests import fork_server
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.command import GPUMON, run_here, run_program
 from tests.recording.csv.reading import change_cells, opened, pack
-from tests.report.logs import changed, lines_of, printed, refused, report, write_log
+from tests.report.logs import Sample, changed, lines_of, printed, refused, report, write_log
 from tests.report.page import PAGE, with_table
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Snapshot
-    from tests.report.logs import Sample
-
 
 SPAN = f"{day_and_time(NOON)} to {day_and_time(NOON + 590)}"
 LogOf: TypeAlias = "Callable[..., Path]"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import pandas as pd
 import pytest
@@ -13,14 +15,8 @@ from gpumon.report.figures import BY
 from gpumon.text.formatting import cell_width
 from tests.driver import GIB, Driver, Owner, h100, rtx4090
 from tests.makers.nvml_room import Room
-from tests.report.logs import chaos, eventful_night, lines_of, printed, report, write_log
+from tests.report.logs import Sample, chaos, eventful_night, lines_of, printed, report, write_log
 from tests.report.witness import Witness
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.report.logs import Sample
 
 pytestmark = pytest.mark.slow
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from gpumon.model.snapshot import Snapshot
 from gpumon.model.time_shift import TimeShift
 from gpumon.recording.archive import Archive
 from gpumon.report.figures import BY
@@ -18,13 +22,6 @@ from tests.command import GPUMON, run_program
 from tests.recording.archive.archives import archived, demo_samples, segments
 from tests.report.logs import about, refused, report, write_log
 from tests.report.test_parallel import count_in_parts
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Snapshot
 
 pytestmark = pytest.mark.slow
 

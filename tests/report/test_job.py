@@ -11,7 +11,9 @@ import shutil
 import signal
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -21,6 +23,7 @@ from msgspec.structs import replace
 from gpumon.cli import main
 from gpumon.model.allocations import Allocation
 from gpumon.model.processes import Workload
+from gpumon.model.snapshot import Snapshot
 from gpumon.report.chosen_job import ChosenJob, chosen_job
 from gpumon.report.figures import figures_of
 from gpumon.report.output import print_report
@@ -40,12 +43,6 @@ from tests.report.test_adding_up import (
     use,
     write,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Snapshot
 
 JOB = ChosenJob("88123")
 SECONDS = 60

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -12,9 +12,6 @@ from gpumon.text.time_parsing import day_and_time
 from tests.build import NOON, gpu, snapshot
 from tests.report.logs import printed, report, write_log
 from tests.report.test_command import busy
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_gpus_are_in_the_order_of_their_indices(tmp_path: Path) -> None:

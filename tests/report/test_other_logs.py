@@ -7,12 +7,14 @@ of nvidia-smi, ``date``, Python and spreadsheets.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
 
-from gpumon.model.snapshot import Unknown
+from gpumon.model.snapshot import Gpu, Snapshot, Unknown
 from gpumon.recording.csv import file_lines, index
 from gpumon.recording.csv.recording import open_log
 from gpumon.recording.csv.time_formats import time_format
@@ -22,12 +24,6 @@ from tests.known import known
 from tests.log_headers import PROCESS_HEADER
 from tests.recording.csv.reading import opened, times_of
 from tests.report.logs import printed, refused, report
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Gpu, Snapshot
 
 pytestmark = pytest.mark.usefixtures("utc")
 

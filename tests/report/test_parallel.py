@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 import pytest
@@ -22,14 +24,8 @@ from gpumon.report.window import TimeWindow
 from gpumon.text.csv_cells import iso_time
 from tests.build import GIB, gpu, process, snapshot
 from tests.report import logs
-from tests.report.logs import chaos, eventful_night, write_log
+from tests.report.logs import Sample, chaos, eventful_night, write_log
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from tests.report.logs import Sample
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,8 @@ import csv
 import io
 import json
 import os
-from typing import TYPE_CHECKING
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -18,10 +19,6 @@ from tests.build import process
 from tests.command import GPUMON
 from tests.report.logs import printed, report, write_log
 from tests.report.test_command import busy
-
-if TYPE_CHECKING:
-    import subprocess
-    from pathlib import Path
 
 EUR = Price(0.5, "EUR", 400.0)
 HOUR = range(0, 3601, 10)

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from gpumon.model.processes import Workload
+from gpumon.model.processes import GpuProcess, Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.text.csv_cells import iso_time
 from tests.build import NOON, gpu, process, snapshot
 from tests.report.logs import printed, report, write_log
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from gpumon.model.processes import GpuProcess
 
 BUSY = ServerLoad(2, 1, 0.5, 40.0, 100.0, 60.0)
 IDLE = ServerLoad(0, 0, 0.0, 0.0, 0.0, 0.0)

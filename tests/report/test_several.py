@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pandas as pd
 import pytest
 from msgspec.structs import replace
 
+from gpumon.model.snapshot import Snapshot
 from gpumon.report.figures import BY
 from tests.build import NOON, gpu, process, snapshot
 from tests.recording.csv.several import of_host, ticks, write_several
 from tests.report.logs import printed, refused, report, write_log
 from tests.report.witness import Witness
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Snapshot
 
 HOSTS = ("gpu-01", "gpu-02", "gpu-10")
 

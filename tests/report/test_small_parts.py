@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from msgspec import convert
@@ -17,10 +18,6 @@ from gpumon.text.time_parsing import day_and_time
 from tests.build import GIB, NOON
 from tests.report.logs import report, write_log
 from tests.report.test_command import busy
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
 
 
 def curve(*points: tuple[float, float]) -> Curve:

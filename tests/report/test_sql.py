@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import duckdb
 import pytest
 
 from tests.report.logs import chaos, report, write_log
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 START = 1_760_000_000.0
 

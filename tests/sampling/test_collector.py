@@ -5,8 +5,9 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -19,9 +20,6 @@ from gpumon.sampling.cost_meter import CostMeter
 from tests.clock import HandClock, ThreadedClock
 from tests.known import known
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 EPOCH = 1_000_000.0
 """How far the fake clock's two times are apart."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import errno
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
 from gpumon.allocations import Allocations
-from gpumon.host.process_host import RelatedProcess
+from gpumon.host.process_host import Details, ProcessHandle, RelatedProcess, Target
 from gpumon.model.allocations import Allocation
 from gpumon.model.processes import (
     GpuProcess,
@@ -25,17 +25,11 @@ from gpumon.model.processes import (
 )
 from gpumon.model.snapshot import MigInstance, ReservationHolder, Reserved, Snapshot
 from gpumon.sampling.enrichment import Lookup
-from gpumon.system.system import THIS_SYSTEM
+from gpumon.system.system import THIS_SYSTEM, Clock
 from tests.build import GIB, gpu, process, snapshot
 from tests.clock import EPOCH, ThreadedClock
 from tests.known import known
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-
-    from gpumon.host.process_host import Details, ProcessHandle, Target
-    from gpumon.system.system import Clock
 
 SUSPECT = UnlistedHolder(ProcessId(9, 1), ("GPU-0",), HoldReason.ORPHAN, "its parent ended")
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from contextlib import ExitStack
 from math import inf
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -29,10 +30,6 @@ from tests.lives import until
 from tests.screen import PATIENCE
 from tests.serving.answers import HANGS
 from tests.serving.fake_server import FakeServer, answer, ok, vllm_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("patient")
 

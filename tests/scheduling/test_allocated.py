@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import pytest
 from msgspec.structs import replace
 
 from gpumon.model.allocations import Allocation
 from gpumon.scheduling.choose import Chooser
+from gpumon.scheduling.eligibility import Eligibility
 from gpumon.scheduling.requirements import Requirements
 from gpumon.system.system import user_name
 from gpumon.text.formatting import printable
 from tests.build import NOON, gpu, process, snapshot
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from gpumon.scheduling.eligibility import Eligibility
 
 GPUS = tuple(gpu(index=index) for index in range(4))
 ANN = Allocation("slurm", "88123", "ann", ("GPU-1",), since=NOON - 3600, until=NOON + 7200)

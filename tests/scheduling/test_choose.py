@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
 from gpumon.makers.amd import MAKER as AMD_MAKER
-from gpumon.model.snapshot import Gpu, MigInstance
+from gpumon.model.snapshot import Gpu, MigInstance, Snapshot
 from gpumon.scheduling.choose import (
     GAP_SECONDS,
     StabilityWindow,
@@ -15,15 +15,9 @@ from gpumon.scheduling.choose import (
     allowance,
     look_back,
 )
-from gpumon.scheduling.eligibility import Candidate, Circumstances, judge
+from gpumon.scheduling.eligibility import Candidate, Circumstances, Eligibility, judge
 from gpumon.scheduling.requirements import Requirements
 from tests.build import NOON, gpu, snapshot
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from gpumon.model.snapshot import Snapshot
-    from gpumon.scheduling.eligibility import Eligibility
 
 ALIKE = [gpu(index=index, uuid=f"GPU-{index}a") for index in range(4)]
 MIXED = [*ALIKE[:2], gpu(index=2, uuid="GPU-2a", name="NVIDIA T400")]

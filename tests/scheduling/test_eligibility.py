@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from msgspec.structs import replace
 
 from gpumon.makers import nvidia
+from gpumon.model.processes import GpuProcess
 from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, ReservationHolder, Unknown
 from gpumon.scheduling.choose import Chooser, UncertainAllocationError, allowance, judge_over_time
@@ -15,9 +14,6 @@ from gpumon.scheduling.eligibility import Allowance, Candidate, Circumstances, j
 from gpumon.scheduling.requirements import Requirements
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.known import known
-
-if TYPE_CHECKING:
-    from gpumon.model.processes import GpuProcess
 
 ANY = Requirements()
 

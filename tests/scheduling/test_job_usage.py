@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 
-from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.model.processes import GpuProcess
+from gpumon.model.snapshot import GpuStatus, Snapshot, Unknown
 from gpumon.scheduling.eligibility import Candidate
 from gpumon.scheduling.job_usage import JobUsage, full_sentence, gpu_summary, unused_warning
 from tests.build import GIB, gpu, process, snapshot
-
-if TYPE_CHECKING:
-    from gpumon.model.processes import GpuProcess
-    from gpumon.model.snapshot import Snapshot
 
 JOB, OTHER = 100, 200
 

@@ -12,9 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -23,9 +24,6 @@ from gpumon.scheduling.locks import Locks, TakenError, holder_sentence, holders_
 from tests.known import known
 from tests.scheduling.holding import holder
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 NOBODY = 65534
 A, B, C = "GPU-aaaa", "GPU-bbbb", "GPU-cccc"

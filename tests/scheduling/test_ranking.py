@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpumon.makers.nvidia.visible_devices import visible_devices
+from gpumon.model.processes import GpuProcess
 from gpumon.model.snapshot import Gpu, GpuStatus
 from gpumon.model.topology import NO_KNOWN_LINKS, Joint, Link, Links
 from gpumon.scheduling.eligibility import Circumstances, judge
@@ -17,9 +18,6 @@ from gpumon.scheduling.requirements import Requirements
 from gpumon.scheduling.select import as_env, as_index, as_uuid, doubt_of_selection, table
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.known import known
-
-if TYPE_CHECKING:
-    from gpumon.model.processes import GpuProcess
 
 SHARED = Requirements(free=GIB)
 

@@ -9,9 +9,11 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from typing import TYPE_CHECKING, cast
+from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given
@@ -20,7 +22,8 @@ from hypothesis import strategies as st
 from gpumon.host.handle import wait_for_any
 from gpumon.model.processes import ProcessId
 from gpumon.model.selection import parse_selection
-from gpumon.model.snapshot import Gpu, GpuStatus, ReservationHolder
+from gpumon.model.snapshot import Gpu, GpuStatus, ReservationHolder, Snapshot
+from gpumon.sampling.gpu_sampler import GpuSampler
 from gpumon.scheduling.choose import GAP_SECONDS, Chooser
 from gpumon.scheduling.locks import Locks
 from gpumon.scheduling.requirements import Requirements
@@ -39,13 +42,6 @@ from gpumon.text.status_line import StatusLine
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.known import known
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Snapshot
-    from gpumon.sampling.gpu_sampler import GpuSampler
 
 
 def goal(

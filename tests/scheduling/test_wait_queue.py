@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
@@ -16,7 +17,7 @@ from gpumon.model.selection import parse_selection
 from gpumon.model.snapshot import GpuStatus
 from gpumon.scheduling.choose import Chooser
 from gpumon.scheduling.eligibility import Allowance, Circumstances, judge
-from gpumon.scheduling.lock_folder import shared_folder
+from gpumon.scheduling.lock_folder import Folder, shared_folder
 from gpumon.scheduling.locks import Locks
 from gpumon.scheduling.queue import GATHERS_AFTER, TAKES_SECONDS, QueueEntry, WaitQueue, tickets
 from gpumon.scheduling.requirements import Requirements
@@ -24,13 +25,7 @@ from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.known import known
 from tests.recording.csv.command import wait_until
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
-
-    from gpumon.scheduling.lock_folder import Folder
-
-    Wait = Callable[..., WaitQueue]
+Wait = Callable[..., WaitQueue]
 
 CARDS = [gpu(index=index, memory_used=0, memory_reserved=0) for index in range(4)]
 ANY = Requirements()

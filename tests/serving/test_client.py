@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
@@ -20,9 +20,6 @@ from gpumon.serving.metrics_text import (
 from gpumon.serving.rates import Rates
 from tests.serving.answers import DRIPS, FLOODS, HANGS
 from tests.serving.fake_server import FakeServer, answer, ok, vllm_text
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 VLLM = ENGINES["vllm"]
 

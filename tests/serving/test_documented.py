@@ -6,7 +6,7 @@ real server is in ``test_real_server``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,9 +14,6 @@ from gpumon.serving import ENGINES
 from gpumon.serving.client import ask
 from gpumon.serving.metrics_text import ServerReadings
 from tests.serving.fake_server import FakeServer, ok
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 pytestmark = pytest.mark.usefixtures("patient")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -16,16 +17,9 @@ from tests.command import run_program
 from tests.driver import GIB, Driver, Owner, h100
 from tests.known import known
 from tests.lives import look
+from tests.ports import Workload
 
-from .real_server import SLOTS, busy, real_server
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from tests.ports import Workload
-
-    from .real_server import RealServer
+from .real_server import SLOTS, RealServer, busy, real_server
 
 LLAMA = ENGINES["llama.cpp"]
 

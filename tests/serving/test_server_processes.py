@@ -5,21 +5,17 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gpumon.host.workloads import WorkloadReader
+from gpumon.model.processes import GpuProcess
 from gpumon.model.serving import InferenceServer
 from tests.driver.owners import owners
 from tests.host.fakes import FakeWorkloads
 from tests.host.test_workloads import seen
 from tests.known import known
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpumon.model.processes import GpuProcess
 
 START = 100
 """When each process of the fake lines was started."""

@@ -6,8 +6,9 @@ import copy
 import json
 import math
 import tracemalloc
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -51,9 +52,6 @@ from tests.stream.wire import (
     parts_of,
     sealed,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
 
 MEGABYTE = 2**20
 GOOD = b"".join(parts_of(demo_samples(4)))

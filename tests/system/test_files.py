@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gpumon.system.files import FileFault, read_secret, read_secret_line
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def test_a_secret_is_the_line_of_a_file_with_any_permissions(tmp_path: Path) -> None:

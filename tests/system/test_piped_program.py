@@ -6,15 +6,12 @@ import os
 import select
 import signal
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gpumon.system.piped_program import Channel, PipedProgram, end_all
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PARENT = ("sh", "-c", "sleep 3600 & echo $!; cat >/dev/null")
 """Prints the PID of a child, which does not notice that the pipes are closed."""

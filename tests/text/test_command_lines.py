@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 import time
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpumon.model.processes import GpuProcess
 from gpumon.text.command_lines import (
     SCROLLED,
     command_line,
@@ -20,9 +20,6 @@ from gpumon.text.command_lines import (
 )
 from gpumon.text.formatting import cell_width, printable
 from tests.build import process
-
-if TYPE_CHECKING:
-    from gpumon.model.processes import GpuProcess
 
 CONFIG = "/home/ann/projects/llm/configs/big.yaml"
 TRAIN = (

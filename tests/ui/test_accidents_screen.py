@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
+from textual.pilot import Pilot
 
 from gpumon.model.accidents import Accident, AccidentKind
+from gpumon.model.snapshot import Snapshot
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.recording.memory.recording import MemoryRecording
 from gpumon.recording.recording import Event, RecordingError
@@ -16,13 +18,6 @@ from gpumon.ui.screens.accidents import AccidentsScreen
 from tests.build import NOON, gpu, process, snapshot
 from tests.ui.test_pages import history_of, opened, workspace_of
 from tests.ui.waiting import shown, text, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
-
-    from textual.pilot import Pilot
-
-    from gpumon.model.snapshot import Snapshot
 
 _MANY = 8
 """More than are joined at once."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from msgspec.structs import replace
 
 from gpumon.alerts.alert import Alert
 from gpumon.alerts.channels.terminal import Bell
+from gpumon.alerts.notice import Notice
 from gpumon.findings import conditions
 from gpumon.findings.groups import jobs
 from gpumon.model.processes import GpuProcess, Workload
@@ -18,9 +17,6 @@ from gpumon.ui.alert_controller import AlertController
 from gpumon.ui.session import SessionAlerts
 from gpumon.ui.view.dashboard_view import Watched
 from tests.build import GIB, NOON, gpu, process, snapshot
-
-if TYPE_CHECKING:
-    from gpumon.alerts.notice import Notice
 
 BUSY = gpu(memory_used=20 * GIB, utilization_gpu=90)
 HOT = Alert(name="heat", when="hot", channels=(Bell(),))

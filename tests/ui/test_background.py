@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import TYPE_CHECKING, cast
+from collections.abc import Callable
+from typing import cast
 
 import pytest
 from textual.app import App
@@ -12,9 +13,6 @@ from textual.app import App
 from gpumon.ui.background import Wakeup, run_in_thread
 from tests.screen import PATIENCE
 from tests.ui.waiting import until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 async def test_a_result_is_delivered_on_the_applications_thread() -> None:

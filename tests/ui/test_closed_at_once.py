@@ -6,13 +6,17 @@ import asyncio
 import gc
 import signal
 import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, cast
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from textual import events
 from textual.app import App
 from textual.command import CommandPalette
+from textual.pilot import Pilot
+from textual.screen import Screen as TextualScreen
 from textual.strip import Strip
 from textual.widgets import Button, OptionList
 
@@ -32,13 +36,6 @@ from tests.e2e.test_terminal import GPUMON
 from tests.fuzz.machine import Guard, machine
 from tests.fuzz.test_screen import settled
 from tests.screen import PATIENCE, Screen
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from textual.pilot import Pilot
-    from textual.screen import Screen as TextualScreen
 
 pytestmark = pytest.mark.slow
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 from textual.app import App
+from textual.pilot import Pilot
 from textual.widgets import Button
 
 from gpumon.host.process_host import Target
@@ -18,11 +19,6 @@ from gpumon.ui.dialogs import end
 from gpumon.ui.dialogs.end import EndDialog, SignalChoice
 from tests.build import GIB
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Sequence
-
-    from textual.pilot import Pilot
 
 ANN, BO = 1001, 1002
 TRAINING = Target(

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import threading
 import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 import pytest
 from textual.app import App
+from textual.pilot import Pilot
 from textual.widgets import Button, Static
 
 from gpumon.findings import conditions
@@ -20,30 +24,27 @@ from gpumon.host.process_host import Target
 from gpumon.kill import session as case
 from gpumon.kill.audit_log import AuditLog
 from gpumon.kill.local_host import LocalHost
-from gpumon.kill.outcome import Outcome
+from gpumon.kill.outcome import Outcome, TerminationReport
 from gpumon.kill.session import TerminationSession
-from gpumon.model.processes import GpuUse, HolderScan, HoldReason, UnlistedHolder, Workload
+from gpumon.model.processes import (
+    GpuProcess,
+    GpuUse,
+    HolderScan,
+    HoldReason,
+    UnlistedHolder,
+    Workload,
+)
+from gpumon.model.snapshot import Snapshot
 from gpumon.recording.history import History
 from gpumon.ui import kill_controller as cases
 from gpumon.ui.dialogs.end import EndDialog
 from gpumon.ui.kill_controller import KillController
+from gpumon.ui.session import Session
 from tests import build, lives
 from tests.build import GIB
 from tests.known import known
+from tests.lives import Family
 from tests.ui.waiting import until
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import AsyncIterator, Callable
-    from pathlib import Path
-
-    from textual.pilot import Pilot
-
-    from gpumon.kill.outcome import TerminationReport
-    from gpumon.model.processes import GpuProcess
-    from gpumon.model.snapshot import Snapshot
-    from gpumon.ui.session import Session
-    from tests.lives import Family
 
 DEAF = """
 import os, signal

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import pytest
 from textual.app import App
+from textual.pilot import Pilot
 from textual.screen import Screen as TextualScreen
 
 from gpumon.config.keymap import DEFAULT_WINDOW
 from gpumon.config.themes import ThemeLibrary, resolve_styles
 from gpumon.findings.groups import JobGroup, jobs
 from gpumon.host.details import read_details
-from gpumon.host.process_host import Details
+from gpumon.host.process_host import Details, Target
 from gpumon.host.processes import ProcessReader
 from gpumon.model.processes import (
+    GpuProcess,
     GpuUse,
     HolderScan,
     HoldReason,
@@ -27,8 +30,11 @@ from gpumon.model.processes import (
     UnlistedHolder,
     Workload,
 )
+from gpumon.model.snapshot import Snapshot
+from gpumon.recording.history import History
 from gpumon.recording.recording import Event, EventKind
 from gpumon.remote.client import RemoteHost
+from gpumon.text.cells import Row
 from gpumon.ui.screens import page, subjects
 from gpumon.ui.screens.compare import CompareScreen
 from gpumon.ui.screens.page import PageScreen
@@ -37,25 +43,14 @@ from gpumon.ui.screens.subjects import GpuScreen, JobScreen, ProcessScreen
 from gpumon.ui.terminal.renderer import TerminalRenderer
 from gpumon.ui.terminal.styles import TRUE_COLOUR, sgr_styles
 from gpumon.ui.theme_controller import to_textual
+from gpumon.ui.view.key_names import FooterKey
 from gpumon.ui.workspace import Workspace
 from tests.build import GIB, NOON, device_files, gpu, process, snapshot
 from tests.known import known
+from tests.lives import Family
 from tests.screen import Screen
 from tests.ui.view import drawing
 from tests.ui.waiting import gone, press, shown, text, until
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-
-    from textual.pilot import Pilot
-
-    from gpumon.host.process_host import Target
-    from gpumon.model.processes import GpuProcess
-    from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.history import History
-    from gpumon.text.cells import Row
-    from gpumon.ui.view.key_names import FooterKey
-    from tests.lives import Family
 
 ANN = process(pid=41233, start_time=7, memory_used=74 * GIB)
 UPDATE_SECONDS = 0.01

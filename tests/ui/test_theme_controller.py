@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
-from textual.app import App
+from textual.app import App, ComposeResult
 from textual.color import Color
 from textual.screen import ModalScreen, Screen
 from textual.widgets import OptionList, Static
@@ -17,12 +17,6 @@ from gpumon.config.themes import ThemeChoice, ThemeLibrary
 from gpumon.ui.dialogs.choices import ColumnsDialog, ThemesDialog
 from gpumon.ui.theme_controller import ThemeController
 from tests.ui.test_closed_at_once import press, shown
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from textual.app import ComposeResult
-
 
 MINE = 'base = "gpumon"\n[colours]\nbackground = "{}"\n'
 

@@ -6,26 +6,21 @@ import asyncio
 import os
 import re
 import shutil
+import subprocess
 import time
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
-from playwright.async_api import async_playwright
+from playwright.async_api import Browser, Page, Route, ViewportSize, async_playwright
 
 from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.screen import PATIENCE
 from tests.web.serving import Served, serving, visiting
-
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import AsyncIterator
-    from pathlib import Path
-
-    import psutil
-    from playwright.async_api import Browser, Page, Route, ViewportSize
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 FLAGS = [

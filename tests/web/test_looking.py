@@ -9,8 +9,9 @@ import asyncio
 import os
 import re
 import shlex
+import subprocess
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -20,16 +21,10 @@ from tests.driver import GIB, Driver, Owner, h100, owners
 from tests.exporter.exporting import exporting
 from tests.fleet.conftest import environment as of_driver
 from tests.fleet.conftest import lab
+from tests.fleet.sshd import Lab
 from tests.prometheus.server import PrometheusServer, needs_prometheus, open_fleet, wait_for
 from tests.screen import PATIENCE
 from tests.web.serving import Visit, serving, visiting
-
-if TYPE_CHECKING:
-    import subprocess
-    from pathlib import Path
-
-    from tests.fleet.sshd import Lab
-
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,9 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import aiohttp
 import psutil
@@ -23,11 +24,6 @@ from tests.driver import Driver, h100
 from tests.ports import free_place
 from tests.screen import PATIENCE
 from tests.web.serving import SERVE, Served, serving, until, visiting
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
-    from pathlib import Path
-
 
 GPU_IS_SHOWN = r"H100"
 EVIL = "http://evil.example"

@@ -7,13 +7,16 @@ import json
 import socket
 import ssl
 import tracemalloc
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from gpumon.alerts.alert import Alert
 from gpumon.alerts.channels.channel import Attempt
 from gpumon.alerts.channels.webhook import Webhook
+from gpumon.alerts.notice import Notice
 from gpumon.findings.finding import Severity
 from tests.alerts.sending import NOTICE, alert_with, failure, refusal
 from tests.alerts.watching import http_server
@@ -21,12 +24,6 @@ from tests.exporter.certificates import Authority, authority
 from tests.known import known
 from tests.prometheus.hostile import answering, drip
 from tests.prometheus.hostile import http as answer
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from gpumon.alerts.alert import Alert
-    from gpumon.alerts.notice import Notice
 
 __all__ = ["authority"]
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from gpumon.config.themes import ThemeChoice, ThemeLibrary, choose_theme, remember
 from gpumon.config.themes.library import VARIABLE
 from tests.known import known
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
 
 
 class Person:

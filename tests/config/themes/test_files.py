@@ -6,8 +6,8 @@ import os
 import re
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given
@@ -17,9 +17,6 @@ from gpumon.config.themes import DEFAULT, ThemeError, ThemeLibrary
 from gpumon.config.themes.files import COLOURS, read_file
 from gpumon.config.themes.styles import DASHBOARD, DRAWN, LEAST_CONTRAST, contrast, resolve_styles
 from tests.command import run_program
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 
 @pytest.fixture

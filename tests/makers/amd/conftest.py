@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gpumon.makers.amd import names
 from gpumon.makers.amd.backend import AmdBackend
 from tests.makers.drm.trees import SampledTree
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 @pytest.fixture

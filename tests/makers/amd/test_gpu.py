@@ -6,7 +6,7 @@ import errno
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -14,10 +14,7 @@ from gpumon.makers.source import SourceError
 from gpumon.model.snapshot import Gpu, GpuStatus, Unknown
 from tests.makers.amd.machines import add, add_kfd_node, capture
 from tests.makers.amd.test_gpu_metrics import table
-from tests.makers.drm.trees import Faults, fields, write
-
-if TYPE_CHECKING:
-    from tests.makers.drm.trees import SampledTree
+from tests.makers.drm.trees import Faults, SampledTree, fields, write
 
 Changes = Mapping[str, str | bytes | None]
 

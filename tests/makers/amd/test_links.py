@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.makers.amd.backend import AmdBackend
 from gpumon.model.topology import Joint, Link
 from tests.makers.amd.machines import NAMES, add, add_kfd_node
-from tests.makers.drm.trees import write
-
-if TYPE_CHECKING:
-    from tests.makers.drm.trees import SampledTree, Tree
+from tests.makers.drm.trees import SampledTree, Tree, write
 
 
 @pytest.fixture

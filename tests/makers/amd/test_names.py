@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +10,6 @@ from gpumon.makers.amd import names
 from gpumon.makers.amd.backend import architecture
 from gpumon.makers.amd.names import gpu_name
 from tests.absent import ABSENT
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 TABLE = (
     "# List of AMDGPU IDs\n\n1.0.0\n"

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from gpumon.makers.amd import backend as amd_backend
+from gpumon.model.processes import GpuUse
 from tests.makers.amd.machines import add, add_kfd_node, add_kfd_process
-from tests.makers.drm.trees import see_all_processes
-
-if TYPE_CHECKING:
-    from gpumon.model.processes import GpuUse
-    from tests.makers.drm.trees import SampledTree
+from tests.makers.drm.trees import SampledTree, see_all_processes
 
 BUS = "0000:03:00.0"
 KIB, MIB = 1024, 1024**2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -16,10 +16,6 @@ from tests.known import known
 from tests.makers.drm.example import MIB, ExampleBackend, add_card, client, node
 from tests.makers.drm.trees import KERNEL, Faults, SampledTree, record, see_all_processes, write
 from tests.makers.hanging import Hanging
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 SENSOR = "hwmon/hwmon0/temp1_input"
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,9 +12,6 @@ from gpumon.makers.drm import clients, holders
 from tests.makers.drm.example import MIB, ExampleBackend, add_card, client, node
 from tests.makers.drm.test_fdinfo import OLD_AMDGPU
 from tests.makers.drm.trees import SampledTree, record
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECOND = 10**9
 NULL = ("/dev/null", "")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING
+import os
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,19 +18,20 @@ from gpumon.makers.source import SourceError
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.system.system import System
 from tests.known import known
-from tests.makers.drm.trees import KERNEL, Faults, SampledTree, fields, see_all_processes, write
+from tests.makers.drm.trees import (
+    KERNEL,
+    Faults,
+    SampledTree,
+    Tree,
+    fields,
+    see_all_processes,
+    write,
+)
 from tests.makers.intel import captures
 from tests.makers.intel.captures import CARD, I915_CLIENT, PROCESSOR, XE_CLIENT
 from tests.makers.intel.test_memory import A750_BYTES, A750_USED, LOCAL, xe_answer, xe_driver
 
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable
-    from pathlib import Path
-
-    from tests.makers.drm.trees import Tree
-
-    Capture = Callable[[Tree], Path]
+Capture = Callable[[Tree], Path]
 
 RENDER = "/dev/dri/renderD128"
 MIB = 2**20

@@ -6,19 +6,16 @@ import ctypes
 import errno
 import os
 import struct
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from gpumon.makers.intel import drivers
 from gpumon.makers.intel.drivers import CardMemory, read_card_memory
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
-    Ioctl = Callable[[int, int, bytearray], int]
-    Read = Callable[[str, Ioctl], CardMemory | None]
+Ioctl = Callable[[int, int, bytearray], int]
+Read = Callable[[str, Ioctl], CardMemory | None]
 
 GIB = 2**30
 

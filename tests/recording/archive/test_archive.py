@@ -13,8 +13,8 @@ import sys
 import time
 import tracemalloc
 import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
@@ -27,7 +27,7 @@ from gpumon.model.accidents import Accident, AccidentKind
 from gpumon.model.codec import encode
 from gpumon.model.snapshot import Host, Snapshot
 from gpumon.model.thresholds import Thresholds
-from gpumon.recording.archive import Archive, Bounds, find_archive
+from gpumon.recording.archive import Archive, ArchiveLog, Bounds, find_archive
 from gpumon.recording.archive.segment_format import (
     FRAME,
     FRAME_SAMPLES,
@@ -55,12 +55,6 @@ from tests.recording.archive.archives import (
     writer,
 )
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from gpumon.recording.archive import ArchiveLog
-
 
 DEMO = demo_samples(200)
 HOUR = 3600

@@ -6,11 +6,13 @@ import io
 import json
 import os
 import shutil
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
+from gpumon.model.snapshot import Snapshot
 from gpumon.model.time_shift import TimeShift
 from gpumon.recording.opening import open_recording
 from gpumon.recording.recording import RecordingError
@@ -18,12 +20,6 @@ from gpumon.report.output import print_report
 from tests.known import known
 from tests.recording.archive.archives import archived, demo_samples, intervals, segments, states
 from tests.recording.deck import Deck
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Snapshot
 
 
 @pytest.fixture(scope="module")

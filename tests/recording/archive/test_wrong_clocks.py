@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
 from gpumon.recording.archive import Archive
 from tests.build import NOON
 from tests.recording.archive.archives import plain, samples_of, segments, writer
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
 
 DAY, YEAR = 86400, 365 * 86400
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -37,9 +37,6 @@ from tests.recording.csv.reading import (
     write_log,
 )
 from tests.recording.csv.several import of_host, write_several
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 ANN = Allocation("slurm", "88123", "ann", ("GPU-0", "GPU-1"), since=NOON - 60.0)
 BO = Allocation("slurm", "88_4", "bo", ("GPU-1",), is_share=True, number="92")

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -16,12 +18,13 @@ from msgspec.structs import replace
 from gpumon.makers.demo import DemoSource
 from gpumon.model.metrics import Unit
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId
-from gpumon.model.snapshot import GPU_METRICS, Gpu, GpuStatus, Host, MigInstance, Unknown
+from gpumon.model.snapshot import GPU_METRICS, Gpu, GpuStatus, Host, MigInstance, Snapshot, Unknown
 from gpumon.recording.csv.columns import (
     GPU_COLUMNS,
     PROCESS_COLUMNS,
     TEXT_CHARACTERS,
     VERSION,
+    CsvColumn,
     GpuRow,
     ProcessRow,
     cell,
@@ -32,13 +35,6 @@ from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.export.hostile import place_of
 from tests.recording.csv.log_page import PAGE, with_tables
 from tests.recording.csv.reading import write_log
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.csv.columns import CsvColumn
 
 TEXT = PAGE.read_text(encoding="utf-8")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
@@ -13,9 +13,6 @@ from gpumon.recording.csv.compression import MOST_UNPACKED, open_file
 from gpumon.recording.csv.recording import open_log
 from gpumon.recording.recording import RecordingError
 from tests.recording.csv.reading import busy, write_log
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 MIB = 2**20
 

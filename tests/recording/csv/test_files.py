@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -20,9 +20,6 @@ from gpumon.recording.csv.files import (
     parts,
 )
 from tests.build import NOON
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def touch(folder: Path, *names: str) -> None:

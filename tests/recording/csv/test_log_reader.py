@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from gpumon.findings import conditions
 from gpumon.model.allocations import Allocation
-from gpumon.model.snapshot import Unknown
+from gpumon.model.snapshot import Snapshot, Unknown
 from gpumon.recording.csv import index
 from gpumon.recording.csv.columns import GPU_COLUMNS
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.gpu_changes import SequentialGpuReader
 from gpumon.recording.csv.gpus import GpuReader
 from gpumon.recording.csv.headings import first_header
+from gpumon.recording.csv.recording import CsvRecording
 from gpumon.recording.history import History
 from gpumon.recording.recording import EventKind
 from tests.build import NOON, gpu, process, snapshot
@@ -37,12 +38,6 @@ from tests.recording.csv.reading import (
 from tests.recording.deck import Deck
 from tests.recording.test_as_of import ask
 from tests.recordings import ListTape
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.csv.recording import CsvRecording
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,8 @@ The samples follow its documented format: ``nvidia-smi --help-query-gpu`` and ``
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -18,10 +19,6 @@ from gpumon.recording.csv.nvidia_smi import OTHER_NAMES
 from tests.build import GIB, NOON, gpu, snapshot
 from tests.known import known
 from tests.recording.csv.reading import cuts, opened, rows, times_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
 # nvidia-smi --query-gpu=timestamp,index,uuid,name,pci.bus_id,driver_version,pstate,…
 #   --format=csv -l 1, with two cards of which the second has no fan and lost its power sensor.

@@ -8,9 +8,10 @@ import re
 import threading
 import tracemalloc
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 from gpumon.model.processes import Container, ProcessId, Workload
 from gpumon.model.snapshot import GpuStatus, Unknown
 from gpumon.recording.csv import file_lines, index
-from gpumon.recording.csv.columns import GPU_COLUMNS, HOSTNAME, PROCESS_COLUMNS
+from gpumon.recording.csv.columns import GPU_COLUMNS, HOSTNAME, PROCESS_COLUMNS, CsvColumn
 from gpumon.recording.csv.damage import Damage, damage_notes
 from gpumon.recording.csv.file_lines import FileLines
 from gpumon.recording.csv.files import log_files
@@ -51,11 +52,6 @@ from tests.recording.csv.reading import (
     write_log,
 )
 from tests.screen import PATIENCE
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-    from gpumon.recording.csv.columns import CsvColumn
 
 
 @pytest.fixture(params=["short", "long"])

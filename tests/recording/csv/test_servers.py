@@ -6,23 +6,19 @@ import csv
 import io
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gpumon.model.processes import Workload
+from gpumon.model.processes import GpuProcess, Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
 from gpumon.recording.csv.columns import PROCESS_COLUMNS
 from tests.build import NOON, gpu, process, snapshot
 from tests.known import known
 from tests.recording.csv.reading import change_cells, drop_columns, sample_at, write_log
 from tests.recording.csv.several import write_several
-
-if TYPE_CHECKING:
-    from gpumon.model.processes import GpuProcess
 
 VLLM = InferenceServer(
     "vllm",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
+from gpumon.model.snapshot import Snapshot
 from gpumon.recording.csv.csv_log import CsvLog
 from gpumon.recording.csv.files import log_files
 from gpumon.recording.csv.recording import CsvRecording, open_log
@@ -30,11 +31,6 @@ from tests.recording.csv.reading import (
     write_log,
 )
 from tests.recording.csv.several import of_host, ticks, write_several
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Snapshot
 
 LONG = range(900)
 """Seconds of a log that is read in many pieces."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Sequence
 from datetime import datetime, timezone
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import pytest
 from msgspec.structs import replace
 
 from gpumon.model.allocations import Allocation
 from gpumon.model.processes import GpuUse
-from gpumon.model.snapshot import Unknown
+from gpumon.model.snapshot import Snapshot, Unknown
 from gpumon.recording.csv import allocation_cells, file_lines
 from gpumon.recording.csv.allocation_cells import users_cell
 from gpumon.recording.csv.columns import PROCESS_COLUMNS, columns_of
@@ -24,18 +26,12 @@ from gpumon.recording.csv.log_session import _LogReporter
 from gpumon.recording.csv.parsers import EARLIEST, LATEST, parse_time
 from gpumon.recording.csv.rows import ProcessRows
 from gpumon.recording.csv.shared_keys import is_shared
+from gpumon.recording.recorder import LogStatus
 from gpumon.recording.recording import RecordingError
+from gpumon.text.status_line import StatusLine
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.recording.csv.reading import opened, read_whole, rows, write_log
 from tests.recording.csv.several import write_several
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.recorder import LogStatus
-    from gpumon.text.status_line import StatusLine
 
 
 @pytest.mark.parametrize(("user", "pids"), [(None, ["1", "2", "3"]), ("ann", ["1"]), ("cy", [])])

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +18,7 @@ from gpumon.recording.csv.columns import (
     GPU_COLUMNS,
     PROCESS_COLUMNS,
     TEXT_CHARACTERS,
+    CsvColumn,
     column_name,
     columns_of,
     quoted_cell,
@@ -33,12 +35,6 @@ from gpumon.text.formatting import printable
 from tests.build import GIB, NOON, process
 from tests.log_headers import GPU_HEADER, PROCESS_HEADER
 from tests.recording.csv.reading import busy, lines_of, rows, sample_at, write_log
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
-
-    from gpumon.recording.csv.columns import CsvColumn
 
 WANTED = ("index", "uuid", "utilization.gpu [%]", "memory.used [MiB]", "elapsed [s]")
 

@@ -8,9 +8,9 @@ import gzip
 import os
 import socket
 import stat
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -22,9 +22,6 @@ from tests.known import known
 from tests.log_headers import GPU_HEADER, PROCESS_HEADER
 from tests.recording.csv.reading import cuts, pack
 from tests.recording.csv.recording import CARDS, numbers, rows, sample
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 STRANGER = 12345
 """The number of a user who is not us."""

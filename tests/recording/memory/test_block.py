@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from enum import Enum
 from functools import cache
 from types import NoneType
-from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
 from msgspec.structs import fields, replace
 
 from gpumon.model.accidents import Accident, AccidentKind
@@ -35,9 +36,6 @@ from gpumon.recording.encoded import SnapshotEncoder
 from gpumon.recording.memory.block import Block
 from gpumon.stream import GpuState
 from tests.build import NOON, gpu, process, snapshot
-
-if TYPE_CHECKING:
-    from msgspec import Struct
 
 
 def opened(snapshots: list[Snapshot], shift: float = 0.0) -> list[Snapshot]:

@@ -6,7 +6,6 @@ import math
 import random
 import tracemalloc
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -23,15 +22,12 @@ from gpumon.recording.memory.recording import (
     STEP,
     MemoryRecording,
 )
-from gpumon.recording.recording import EventKind
+from gpumon.recording.recording import EventKind, Recording
 from tests.build import NOON, gpu, process, snapshot
 from tests.known import known
 from tests.recording.archive.archives import every
 from tests.recording.deck import recorded
 from tests.recordings import ListTape
-
-if TYPE_CHECKING:
-    from gpumon.recording.recording import Recording
 
 SHARE = 0.05
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from gpumon.fleet.demo import DemoFleet
-from gpumon.fleet.summary import FleetSummaries, HostJudge
+from gpumon.fleet.fleet import HostState
+from gpumon.fleet.summary import FleetSummaries, HostJudge, HostSummary
 from gpumon.model.thresholds import DEFAULTS
 from gpumon.ui.fleet_app import FleetApp, OpenHost
 from gpumon.ui.session import SessionAlerts, SessionBuilder
@@ -15,10 +14,6 @@ from gpumon.ui.view.dashboard_view import StartupOptions
 from tests.clock import HandClock
 from tests.known import known
 from tests.ui.waiting import press, shown, text, until
-
-if TYPE_CHECKING:
-    from gpumon.fleet.fleet import HostState
-    from gpumon.fleet.summary import HostSummary
 
 NAMES = [f"gpu-{number:02}" for number in range(1, 13)]
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
+from syrupy.assertion import SnapshotAssertion
 
 from gpumon.fleet.fleet import HostOrigin, HostStatus
+from gpumon.fleet.summary import HostSummary
 from gpumon.model.snapshot import GpuStatus
-from gpumon.text.cells import row_width
+from gpumon.text.cells import Row, row_width
 from gpumon.text.charset import substitute
 from gpumon.text.table import Sort
 from gpumon.ui.view import fleet_view, list_view
@@ -17,15 +19,6 @@ from gpumon.ui.view.fleet_rows import FleetParts, FleetPicture, fleet_keys
 from gpumon.ui.view.fleet_view import FleetListing, FleetView, show_list
 from tests.build import GIB, NOON, gpu, process
 from tests.hosts import demo_hosts, host, host_state
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from syrupy.assertion import SnapshotAssertion
-
-    from gpumon.fleet.summary import HostSummary
-    from gpumon.text.cells import Row
-
 
 pytestmark = pytest.mark.usefixtures("utc")
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pyte
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gpumon.config.themes.styles import BLACK, Rgb
+from gpumon.text.cells import Row
 from gpumon.text.formatting import fit, printable
 from gpumon.ui.terminal.cell_writer import CellWriter
-from gpumon.ui.terminal.styles import SgrStyle, SgrStyles
-
-if TYPE_CHECKING:
-    from gpumon.text.cells import Row
-    from gpumon.ui.terminal.styles import Colour
+from gpumon.ui.terminal.styles import Colour, SgrStyle, SgrStyles
 
 LIGHT = Rgb(200, 200, 200)
 LOOKS = {

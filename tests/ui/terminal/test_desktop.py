@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from textual.app import App
@@ -15,9 +15,6 @@ from gpumon.model.processes import ProcessId
 from gpumon.ui.terminal.desktop import copy, copy_kill
 from tests.lives import needs
 from tests.screen import PATIENCE, Screen
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 PROGRAM = """
 from textual.app import App

@@ -7,20 +7,16 @@ import re
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
 from itertools import cycle
-from typing import TYPE_CHECKING
 
 import pytest
 from textual import events
+from textual.message import Message
 
 from gpumon.ui.terminal.driver import LenientParser
 from tests.driver import Driver, h100
 from tests.screen import Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from textual.message import Message
 
 GPUMON = [sys.executable, "-m", "gpumon"]
 READY = r"GPU-MEM▼[\s\S]*\n q quit"

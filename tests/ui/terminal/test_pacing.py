@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 
+from gpumon.text.cells import Row
 from gpumon.ui.terminal.cell_writer import CellWriter, RowPainter
 from gpumon.ui.terminal.renderer import LEAST, MOST, Pacing
 from gpumon.ui.terminal.styles import SgrStyle, SgrStyles
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from gpumon.text.cells import Row
 
 
 def heard() -> Pacing:

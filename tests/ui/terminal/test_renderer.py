@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,11 +17,6 @@ from gpumon.system.terminal_replies import MODE_QUERY
 from tests.bench.line import COLUMNS, LINES, Line
 from tests.bench.sight import Sight
 from tests.screen import PATIENCE, Screen
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-
 
 PROGRAM = """
 import gpumon.ui.app as app

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import pytest
 from rich.segment import Segment
@@ -16,10 +16,6 @@ from gpumon.ui.terminal.styles import COLOURS_16, COLOURS_256, SgrStyles, sgr_st
 from gpumon.ui.terminal.widget_output import SameWidth
 from gpumon.ui.theme_controller import to_textual
 from gpumon.ui.view.gpu_text import STATE_STYLES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 TEXTUALS = [BUILTIN_THEMES[name] for name in TEXTUAL_THEMES]
 

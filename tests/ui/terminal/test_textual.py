@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
 
 import pytest
 import textual
@@ -20,9 +20,6 @@ from textual.widgets import _toast
 import gpumon
 from gpumon.ui.dialogs.confirm import ConfirmDialog
 from gpumon.ui.terminal.driver import LenientParser, TerminalDriver
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 _OLD_KEYS = "keys typed before a dialog is shown confirm it"
 USED: dict[str, tuple[type | ModuleType, str]] = {

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
-from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS
+from gpumon.model.snapshot import GPU_METRIC, GPU_METRICS, Gpu
 from gpumon.recording.history import CHARTED, History
 from gpumon.ui.view.chart_series import (
     GPU_SERIES,
@@ -24,9 +23,6 @@ from gpumon.ui.view.gpu_tiles import Tiles, tile_at
 from tests.build import GIB, NOON, gpu, snapshot
 from tests.known import known
 from tests.ui.view.drawing import Live, history_of, text_of
-
-if TYPE_CHECKING:
-    from gpumon.model.snapshot import Gpu
 
 CARD = gpu(
     utilization_gpu=100,

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
 from gpumon.config.keymap import DEFAULT_WINDOW
 from gpumon.model.snapshot import Gpu, GpuStatus, MigInstance, Unknown
+from gpumon.recording.history import History
 from gpumon.text.cells import Row, row_width
 from gpumon.ui.view.compare_page import compare_rows
 from gpumon.ui.view.frame import Memo
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.known import known
 from tests.ui.view.drawing import history_of, text_of
-
-if TYPE_CHECKING:
-    from gpumon.recording.history import History
 
 pytestmark = pytest.mark.usefixtures("utc")
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from gpumon.config.keymap import WINDOWS
-from gpumon.model.snapshot import GpuStatus
+from gpumon.config.keymap import WINDOWS, ChartWindow
+from gpumon.model.processes import GpuProcess
+from gpumon.model.snapshot import Gpu, GpuStatus, Snapshot
+from gpumon.recording.history import History
 from gpumon.recording.playback.replay import Playing
-from gpumon.text.cells import row_width
+from gpumon.text.cells import Row, row_width
 from gpumon.text.charset import substitute
 from gpumon.ui.view import chart_plot
 from gpumon.ui.view.chart_plot import curve_cells, plot, span_until
@@ -22,15 +25,6 @@ from gpumon.ui.view.key_names import footer_keys
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.known import known
 from tests.ui.view.drawing import Live, demo, history_of, lines_of, text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from gpumon.config.keymap import ChartWindow
-    from gpumon.model.processes import GpuProcess
-    from gpumon.model.snapshot import Gpu, Snapshot
-    from gpumon.recording.history import History
-    from gpumon.text.cells import Row
 
 pytestmark = pytest.mark.usefixtures("utc")
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 import pytest
 from msgspec.structs import replace
+from syrupy.assertion import SnapshotAssertion
 
 from gpumon.config.columns import DEFAULT_COLUMNS
 from gpumon.filters.terms import parse_filter
 from gpumon.findings import Finding, FindingKind, Severity, conditions
 from gpumon.model.allocations import Allocation
-from gpumon.model.processes import ProcessId
+from gpumon.model.processes import GpuProcess, ProcessId
 from gpumon.model.snapshot import (
     GPU_METRIC,
     GpuStatus,
@@ -55,14 +56,6 @@ from tests.ui.view.drawing import (
     seen_at_noon,
     text_of,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from syrupy.assertion import SnapshotAssertion
-
-    from gpumon.model.processes import GpuProcess
-
 
 pytestmark = pytest.mark.usefixtures("utc")
 

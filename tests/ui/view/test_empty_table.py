@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
 from gpumon.filters.terms import parse_filter
-from gpumon.model.snapshot import GpuStatus, Unknown
+from gpumon.model.snapshot import GpuStatus, Snapshot, Unknown
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.process_filter import ProcessFilter
 from gpumon.ui.view.process_table import Listing
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.recording.csv.reading import opened, write_log
 from tests.ui.view.drawing import VIEW, dashboard_of, text_of
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from gpumon.model.snapshot import Snapshot
 
 
 def first_line(now: Snapshot, view: View = VIEW, width: int = 80) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import pytest
 from hypothesis import given, settings
@@ -25,7 +26,7 @@ from gpumon.model.snapshot import Host, Trouble
 from gpumon.model.topology import DeviceKind, Joint, Link, Topology, TopologyDevice
 from gpumon.recording.playback.replay import Playing
 from gpumon.recording.recording import Event, EventKind
-from gpumon.text.cells import row_width
+from gpumon.text.cells import Row, row_width
 from gpumon.text.process_columns import RowContext
 from gpumon.ui.view.accidents_page import accident_rows
 from gpumon.ui.view.alerts_page import alert_rows
@@ -48,13 +49,8 @@ from tests.export.hostile import snapshot_of, texts
 from tests.hosts import host, host_state
 from tests.ui.view.drawing import dashboard_of, demo, history_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpumon.text.cells import Row
-
-    Draw: TypeAlias = Callable[[str, int, int], list[Row]]
-    """Draws a view full of a text, in so many columns and lines."""
+Draw: TypeAlias = Callable[[str, int, int], list[Row]]
+"""Draws a view full of a text, in so many columns and lines."""
 
 FOLDER = Path(gpumon.__file__).parent / "ui" / "view"
 PAST = Playing(NOON, NOON - 60, NOON + 60, playing=False, speed=1.0, at_end=False)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import time
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from syrupy.assertion import SnapshotAssertion
 
-from gpumon.config.keymap import WINDOWS
+from gpumon.config.keymap import WINDOWS, ChartWindow
 from gpumon.model.snapshot import Gpu, Unknown
 from gpumon.recording.history import History
 from gpumon.recording.recording import Event, EventKind
@@ -22,11 +22,6 @@ from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.gpu_charts import chart_rows
 from tests.build import GIB, NOON, gpu, recording_of, snapshot
 from tests.ui.view.drawing import lines_of
-
-if TYPE_CHECKING:
-    from syrupy.assertion import SnapshotAssertion
-
-    from gpumon.config.keymap import ChartWindow
 
 MINUTE, FIVE, HALF_HOUR, ALL = WINDOWS
 CARD = gpu(

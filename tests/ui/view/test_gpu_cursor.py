@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from msgspec.structs import replace
 
-from gpumon.model.snapshot import GpuStatus, MigInstance
+from gpumon.model.snapshot import GpuStatus, MigInstance, Snapshot
 from gpumon.ui.view import dashboard_view
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.dashboard_view import View
@@ -19,11 +19,6 @@ from gpumon.ui.view.process_table import Listing
 from tests.build import NOON, gpu, process, snapshot
 from tests.ui.view.drawing import history_of, lines_of, of_gpus, text_of
 from tests.ui.view.test_update import KEYS, course
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpumon.model.snapshot import Snapshot
 
 
 class Hand:

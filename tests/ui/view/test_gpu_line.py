@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 
 from gpumon.findings import Finding, FindingKind, Severity
 from gpumon.text.charset import substitute
 from gpumon.ui.view import dashboard_view
+from gpumon.ui.view.dashboard_rows import Parts
 from gpumon.ui.view.gpu_text import STATE_SIGNS, short_name, state_field
 from tests.build import GIB, NOON, gpu, snapshot
 from tests.ui.view.drawing import Live, dashboard_of, demo, demo_dashboard, lines_of
-
-if TYPE_CHECKING:
-    from gpumon.ui.view.dashboard_rows import Parts
 
 
 def lines(width: int, height: int = 24) -> list[str]:

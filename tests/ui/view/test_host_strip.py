@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
+from syrupy.assertion import SnapshotAssertion
 
 from gpumon.model.network import Nic, NicKind
 from gpumon.model.snapshot import Host
+from gpumon.recording.history import History
 from gpumon.text.cells import row_width
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
@@ -17,11 +18,6 @@ from gpumon.ui.view.frame import Memo
 from gpumon.ui.view.host_strip import host_rows
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.ui.view.drawing import history_of, text_of
-
-if TYPE_CHECKING:
-    from syrupy.assertion import SnapshotAssertion
-
-    from gpumon.recording.history import History
 
 HOST = Host("ada-07", cpu_count=96, memory_total=1008 * GIB)
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
 from gpumon.config.columns import COLUMN_SETS
 from gpumon.config.table import InvalidValue, read_columns
-from gpumon.model.processes import ProcessId, Workload
+from gpumon.model.processes import GpuProcess, ProcessId, Workload
 from gpumon.model.serving import InferenceServer, ServerLoad
+from gpumon.model.snapshot import Gpu
 from gpumon.text.process_columns import PROCESS_COLUMNS
 from gpumon.text.table import Sort
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
@@ -21,10 +21,6 @@ from gpumon.ui.view.process_table import Listing
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.ui.view.drawing import VIEW, Live, dashboard_of, demo, demo_dashboard, lines_of, text_of
 from tests.ui.view.test_header import HOST
-
-if TYPE_CHECKING:
-    from gpumon.model.processes import GpuProcess
-    from gpumon.model.snapshot import Gpu
 
 
 def table(*processes: GpuProcess, view: View = VIEW, width: int = 160) -> list[str]:

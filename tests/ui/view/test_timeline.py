@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from syrupy.assertion import SnapshotAssertion
 
 from gpumon.recording.playback.replay import Playing
 from gpumon.recording.recording import Event, EventKind
@@ -21,11 +22,6 @@ from gpumon.ui.view.dashboard_view import Timeline
 from tests.build import NOON
 from tests.known import known
 from tests.ui.view.drawing import text_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from syrupy.assertion import SnapshotAssertion
 
 HOUR = 3600.0
 PLAYING = Playing(NOON + 1700, NOON, NOON + HOUR, playing=False, speed=1.0, at_end=False)

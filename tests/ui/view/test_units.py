@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,9 +23,6 @@ from gpumon.ui.view.gpu_charts import chart_rows
 from gpumon.ui.view.gpu_page import gpu_rows
 from tests.build import GIB, NOON, gpu, process, recording_of, snapshot
 from tests.ui.view.drawing import demo, demo_picture, history_of, lines_of, picture
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 PACKAGE = Path(__file__).parents[3] / "gpumon"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gpumon.makers.demo import DemoSource
+from gpumon.model.snapshot import Snapshot
 from gpumon.text.process_columns import PROCESS_COLUMNS
 from gpumon.ui.view import dashboard_view, list_view
+from gpumon.ui.view.dashboard_layout import Layout
 from gpumon.ui.view.dashboard_rows import Dashboard, Parts
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.process_table import Listing
@@ -21,13 +23,7 @@ from tests.build import NOON
 from tests.clock import HandClock
 from tests.ui.view.drawing import VIEW, dashboard_of, history_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gpumon.model.snapshot import Snapshot
-    from gpumon.ui.view.dashboard_layout import Layout
-
-    Key = Callable[[View, Layout], View | tuple[View, str]]
+Key = Callable[[View, Layout], View | tuple[View, str]]
 
 SIZES = [(200, 50), (140, 40), (100, 24), (60, 15), (50, 12)]
 

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import pytest
 from msgspec.structs import replace
 
 from gpumon.findings import conditions
-from gpumon.recording.history import History
+from gpumon.model.snapshot import Snapshot
+from gpumon.recording.history import History, ViewedSeries
 from gpumon.text.cells import row_width
 from gpumon.ui.view.dashboard_rows import Dashboard
 from gpumon.ui.view.dashboard_view import View
 from gpumon.ui.view.process_table import Listing
 from tests.build import GIB, NOON, gpu, process, snapshot
 from tests.ui.view.drawing import history_of, text_of
-
-if TYPE_CHECKING:
-    from gpumon.model.snapshot import Snapshot
-    from gpumon.recording.history import ViewedSeries
 
 pytestmark = pytest.mark.usefixtures("utc")
 

@@ -130,7 +130,9 @@ def test_each_killed_process_is_reported_and_a_gpu_that_is_reset_often_is_not() 
     assert keys.count("gpu:GPU-0:accident:reset") == 1
 
 
-def test_thousands_of_killed_processes_take_bounded_memory_and_hide_nothing(tmp_path: Path) -> None:
+def test_thousands_of_killed_processes_take_bounded_memory_and_hide_no_reset(
+    tmp_path: Path,
+) -> None:
     state = tmp_path / "state.json"
     machine = watched(alert("accident", cooldown=86400.0), state=state, processes=(TRAIN,))
     for first in range(1000, 1000 + MOST_SUBJECTS + 200, 25):

@@ -83,7 +83,9 @@ WORKS = "webhook 127.0.0.1 (gpumon) works again"
     [((0.01, 0.02), 2, 2), ((PATIENCE,), 1, 1)],
     ids=["after each pause", "at the end without the rest of a pause"],
 )
-def test_what_fails_is_retried(pauses: tuple[float, ...], failures: int, awaited: int) -> None:
+def test_what_fails_is_retried_and_sent_once(
+    pauses: tuple[float, ...], failures: int, awaited: int
+) -> None:
     reports: list[str] = []
     with answering(None) as server:
         server.answer = lambda connection: connection.sendall(

@@ -208,7 +208,7 @@ def forever(data: bytes, pause: float = 0.0) -> Callable[[socket.socket], None]:
         forever(frame(3, 0, 1, b"\0\0\0\2")),
     ],
 )  # fmt: skip
-def test_another_server_gives_no_answer(
+def test_any_other_server_gives_no_answer_soon(
     tmp_path: Path, serve: Callable[[socket.socket], None]
 ) -> None:
     with server(tmp_path / "s", serve) as path:
@@ -309,7 +309,9 @@ def test_a_name_is_cut_and_not_changed() -> None:
     assert len(odd[0].name) == 512
 
 
-def test_only_an_open_socket_is_asked(kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_socket_that_may_be_opened_is_asked(
+    kubelet: Kubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("GPUMON_KUBELET_SOCKET", str(kubelet.socket) + "x")
     assert local_allocations() is None

@@ -124,7 +124,9 @@ def test_who_only_has_an_allocation_is_in_the_lists(cluster: SlurmCluster, drive
         screen.wait_for("no process is on a GPU")
 
 
-def test_select_in_a_job_stays_within_it(cluster: SlurmCluster, driver: Driver) -> None:
+def test_select_in_a_job_stays_within_it_and_leaves_those_of_others(
+    cluster: SlurmCluster, driver: Driver
+) -> None:
     first = cluster.submit("--gres=gpu:2", "-J", "x UserId=root(0)")
     second = cluster.submit("--gres=gpu:1")
     inside = told(driver, "select", "--format", "index", SLURM_JOB_ID=second)
@@ -202,7 +204,9 @@ def test_a_task_of_an_array_is_ended_as_a_whole_whatever_a_filter_hides(
     cluster.cancel(job)
 
 
-def test_the_order_of_files_decides_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_of_the_files_decides_which_gpu_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GPUMON_LOCK_DIR", str(tmp_path / "locks"))
     with slurm.slurm(order=(2, 0, 3, 1)) as other, Driver([h100() for _ in range(4)]) as driver:
         slurm.use(other, monkeypatch)

@@ -225,7 +225,9 @@ def test_the_unknown_is_no_text_so_hiding_somebody_hides_only_them(key: str) -> 
         ('ann "a ""b', '"a ""b', "the quote is still open"),
     ],
 )
-def test_what_cannot_be_read_is_marked_and_what_would_do(text: str, wrong: str, said: str) -> None:
+def test_what_cannot_be_read_is_marked_and_says_what_would_do(
+    text: str, wrong: str, said: str
+) -> None:
     with pytest.raises(FilterError) as caught:
         parse_filter(text)
     error = caught.value
@@ -373,7 +375,7 @@ def own_terms(one: GpuProcess) -> list[str]:
 
 
 @given(processes, st.data())
-def test_a_processs_own_values_keep_it_and_negated_hide_it(
+def test_what_a_process_says_of_itself_keeps_it_and_negated_hides_it(
     one: GpuProcess, data: st.DataObject
 ) -> None:
     terms = own_terms(one)

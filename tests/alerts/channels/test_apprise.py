@@ -55,7 +55,9 @@ def test_what_fails_is_one_sentence_without_the_url() -> None:
     assert secret not in error.sentence
 
 
-def test_a_missing_library_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_the_sentence_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "apprise.py").write_text("raise ImportError")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     sentence = failure(Apprise("json://localhost"))

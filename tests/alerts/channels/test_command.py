@@ -121,7 +121,9 @@ def test_hostile_texts_reach_a_command_in_bounds_and_safe(tmp_path: Path) -> Non
     ],
     ids=lambda value: repr(value)[:40],
 )
-def test_a_failed_command_is_a_sentence(arguments: tuple[str, ...], sentence: str | None) -> None:
+def test_why_a_command_failed_is_one_sentence(
+    arguments: tuple[str, ...], sentence: str | None
+) -> None:
     found = failure(Command(arguments))
     assert (found is None) if sentence is None else (found is not None and sentence in found)
 

@@ -17,7 +17,9 @@ TABLE = (
 )
 
 
-def test_libdrms_table_gives_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_table_of_libdrm_gives_the_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "amdgpu.ids"
     path.write_text(TABLE)
     monkeypatch.setattr(names, "IDS_PATHS", (ABSENT, str(path)))
@@ -41,7 +43,7 @@ def test_libdrms_table_gives_the_name(tmp_path: Path, monkeypatch: pytest.Monkey
         (None, None, None, "AMD GPU"),
     ],
 )
-def test_the_name_without_libdrm(
+def test_common_models_have_their_name_without_libdrm(
     device: int | None, revision: int | None, board: str | None, name: str
 ) -> None:
     assert gpu_name(device, revision, board) == name

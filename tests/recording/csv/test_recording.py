@@ -303,7 +303,9 @@ def test_a_word_of_nvidia_smi_that_another_tool_wrote_into_a_log_is_unknown(tmp_
         assert not any(isinstance(value, Unknown) for value in values), columns[place]
 
 
-def test_zeros_of_a_crash_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zeros_that_a_crash_left_are_searched_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write_log(tmp_path / "run.csv", [busy(second) for second in range(10)])
     size = path.stat().st_size
     read, asked = FileLines.read, []

@@ -19,7 +19,7 @@ _Owner = tuple[str, "str | None", "str | None", "str | None"]
 _SOMEBODY: _Owner = (SLURM, None, None, None)
 _BETWEEN = ";"
 _UNKNOWN = "-"
-_CELL_CHARACTERS = 2000
+CELL_CHARACTERS = 2000
 """The longest cell; the jobs that follow are left out."""
 _JOB_CHARACTERS, _USER_CHARACTERS = 320, 256
 """A longer name is no name. A pod has a namespace of 63 characters and a name of 253, a user
@@ -107,7 +107,7 @@ def _joined(items: Iterable[str]) -> str:
     cell = ""
     for place, item in enumerate(items):
         longer = f"{cell}{_BETWEEN}{item}" if place else item
-        if len(longer) > _CELL_CHARACTERS:
+        if len(longer) > CELL_CHARACTERS:
             break
         cell = longer
     return spreadsheet_safe(cell)

@@ -54,7 +54,7 @@ def log(
     """
     stop_queue: SimpleQueue[BaseException | None] = SimpleQueue()
     with queue_ending_signals(stop_queue), StatusLine(sys.stderr) as status_line:
-        reporter = _LogReporter(status_line, words.beginning(recorder.log.files, interval, seconds))
+        reporter = LogReporter(status_line, words.beginning(recorder.log.files, interval, seconds))
         run = _Run(feed, recorder, reporter, seconds, user, stop_queue, status_line)
         try:
             with run.going():
@@ -64,7 +64,7 @@ def log(
         return run.exit_status
 
 
-class _LogReporter:
+class LogReporter:
     """Prints a line when something starts or ends, for output that is not a terminal."""
 
     def __init__(self, status_line: StatusLine, beginning: str) -> None:
@@ -97,7 +97,7 @@ class _Run:
         self,
         feed: LogFeed,
         recorder: Recorder,
-        reporter: _LogReporter,
+        reporter: LogReporter,
         seconds: float | None,
         user: str | None,
         stop_queue: SimpleQueue[BaseException | None],

@@ -1,4 +1,4 @@
-"""Small rules of the files of a log, each by itself."""
+"""Rules of the files of a log, each at its edges."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from gpumon.recording.csv.columns import PROCESS_COLUMNS, columns_of
 from gpumon.recording.csv.file_lines import FileLines
 from gpumon.recording.csv.headings import Header, first_header
 from gpumon.recording.csv.log_messages import length, progress, size
-from gpumon.recording.csv.log_session import _LogReporter
+from gpumon.recording.csv.log_session import LogReporter
 from gpumon.recording.csv.parsers import EARLIEST, LATEST, parse_time
 from gpumon.recording.csv.rows import ProcessRows
 from gpumon.recording.csv.shared_keys import is_shared
@@ -154,7 +154,7 @@ def test_the_progress_of_a_log_is_the_part_of_its_time(
 def test_a_log_says_once_that_it_has_begun_and_when_trouble_begins_and_ends() -> None:
     said: list[str] = []
     line = SimpleNamespace(say=said.append)
-    reporter = _LogReporter(cast("StatusLine", line), "it begins")
+    reporter = LogReporter(cast("StatusLine", line), "it begins")
     reporter.report(None, None, ())
     assert said == []
     full = "the disk is full since {} s"
@@ -213,7 +213,7 @@ def test_a_log_of_several_machines_without_a_row_yet_has_no_sample(tmp_path: Pat
 def test_a_cell_has_as_many_users_as_it_takes(
     monkeypatch: pytest.MonkeyPatch, most: int, cell: str
 ) -> None:
-    monkeypatch.setattr(allocation_cells, "_CELL_CHARACTERS", most)
+    monkeypatch.setattr(allocation_cells, "CELL_CHARACTERS", most)
     given = [Allocation("slurm", user=user) for user in ("ann", "bob")]
     assert users_cell(given) == cell
 

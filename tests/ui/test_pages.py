@@ -66,6 +66,7 @@ class Pages(App[int]):
         self.theme = "gpumon"
         styles = sgr_styles(resolve_styles(self.get_css_variables()), TRUE_COLOUR)
         self.renderer = TerminalRenderer(self, styles)
+        self.workspace: Any = None
         self.asked: list[Target] = []
         self.asked_name = ""
 
@@ -133,12 +134,13 @@ class PageWorkspace(SimpleNamespace):
 
 def workspace_of(app: Pages, history: History, host: Any = None) -> Any:
     """A workspace that keeps which processes a page asks to end."""
-    return PageWorkspace(
+    app.workspace = PageWorkspace(
         viewed_time=Present(history, host or Told(looked())),
         renderer=app.renderer,
         kill_controller=SimpleNamespace(ask=app.ask),
         dashboard=SimpleNamespace(follow_gpu=lambda _: None),
     )
+    return app.workspace
 
 
 @asynccontextmanager
@@ -268,12 +270,12 @@ async def test_the_page_of_a_process_out_of_reach_says_why_and_guesses_nothing()
 
 
 async def test_secrets_are_hidden_whenever_it_opens_and_shown_by_a_key() -> None:
-    async with page_of(words="HF_TOKEN", size=(100, 90)) as (app, pilot, screen):
+    async with page_of(words="HF_TOKEN", size=(100, 90)) as (app, pilot, _):
         for _ in range(2):
             assert "hf_secret" not in text(app)
             await press(pilot, "s", shows="hf_secret")
             await pilot.press("escape")
-            app.push_screen(ProcessScreen(screen._workspace, ANN.id))
+            app.push_screen(ProcessScreen(app.workspace, ANN.id))
             await shown(pilot, "HF_TOKEN")
         await pilot.press("s", "s")
         await gone(pilot, "hf_secret")
@@ -607,7 +609,7 @@ async def test_after_a_jump_back_nothing_compared_is_of_the_future() -> None:
         history.add(snapshot(NOON + 7200, gpu()))
         screen.rebuild()
         await shown(pilot, "not listed since 14:00")
-        screen._viewed_time.history = drawing.history_of(snapshot(NOON - 60, gpu(index=1)))
+        app.workspace.viewed_time.history = drawing.history_of(snapshot(NOON - 60, gpu(index=1)))
         screen.rebuild()
         await shown(pilot, "GPU 1 compared")
         assert "not listed" not in text(app)
@@ -653,7 +655,7 @@ async def test_only_events_of_the_gpu_are_marked() -> None:
     history.add(at(60))
     here = Event(NOON + 30, EventKind.CAME, "x", "one came", ("GPU-0", "GPU-1"))
     there = Event(NOON + 40, EventKind.ERROR, "GPU-0", "broken", ("GPU-0",))
-    async with page_of("GPU-1", "Memory ─", history, size=(100, 30)) as (app, pilot, screen):
-        screen._viewed_time.happened += here, there
+    async with page_of("GPU-1", "Memory ─", history, size=(100, 30)) as (app, pilot, _):
+        app.workspace.viewed_time.happened += here, there
         await press(pilot, "1", shows="─+─")
         assert "✖" not in text(app)

@@ -64,8 +64,12 @@ def read_details(
             command, environment = reader.strings()
             executable, cwd = reader.link("exe", "program"), reader.link("cwd", "working directory")
             devices = reader.devices(files.prefixes)
-            # If the process ended meanwhile, what was read is empty.
             stat = process_files.stat()
+            if stat.ending:
+                # Files of it can still be opened, but are empty.
+                environment = environment or None
+                # What it holds open is being closed, which can take long, and is listed no more.
+                devices = devices if stat.ended else devices or None
             waits_in = process_files.wait_channel() if stat.state == "D" else None
             unreadable = reader.unreadable(stat)
     except OSError:
@@ -135,7 +139,7 @@ class _ProcessReader:
         if stat.ended:
             return (_ENDED,)
         sentences = [_HANGS] if self._hangs else []
-        if stat.exiting and not stat.leader_exited:
+        if stat.ending:
             sentences = [_ENDING]
             self._refused = [thing for thing in self._refused if thing != "environment"]
         if self._refused:

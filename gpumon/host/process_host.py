@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpumon.model.process_states import ENDED
+from gpumon.model.process_states import ENDED, ZOMBIE
 from gpumon.model.processes import GpuProcess, GpuUse, ProcessId, Workload
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from gpumon.model.processes import HolderScan, UnlistedHolder
     from gpumon.model.snapshot import Snapshot
+
+_READ_BEFORE = "What it had before is shown."
 
 
 class RelatedProcess(Struct, frozen=True):
@@ -76,6 +78,28 @@ class Details(Struct, frozen=True):
     place: Workload | None = None
     family: tuple[RelatedProcess, ...] = ()  # it with its ancestors and descendants
     unreadable: tuple[str, ...] = ()  # what could not be read and why, one sentence each
+
+    @property
+    def ended(self) -> bool:
+        """Whether it is a zombie. One with other threads has a dead main thread only."""
+        return self.state in (ZOMBIE, ENDED) and (self.threads is None or self.threads <= 1)
+
+    def after(self, earlier: Details | None) -> Details:
+        """These details, with what is unknown of them taken from ``earlier`` ones, and that said.
+
+        A process that ends or hangs has no command and environment that can be read, and those
+        that it had are wanted most then. Those of another program that it ran are not taken.
+        """
+        if earlier is None or self.command not in ((), earlier.command):
+            return self
+        kept = {
+            name: getattr(earlier, name)
+            for name in ("executable", "cwd", "environment", "devices")
+            if getattr(self, name) is None and getattr(earlier, name) is not None
+        }
+        if self.command != earlier.command:
+            kept["command"] = earlier.command
+        return replace(self, **kept, unreadable=(*self.unreadable, _READ_BEFORE)) if kept else self
 
 
 class Refusal(str, Enum):

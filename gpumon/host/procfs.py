@@ -57,6 +57,11 @@ class Stat(Struct, frozen=True):
         return self.state == "Z" and self.threads > 1
 
     @property
+    def ending(self) -> bool:
+        """Whether it is exiting or dead as a whole: its command and environment are gone."""
+        return self.exiting and not self.leader_exited
+
+    @property
     def ended(self) -> bool:
         """Whether it is a zombie."""
         return self.state in "ZX" and self.threads <= 1

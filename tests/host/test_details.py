@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from gpumon.host.details import LIMIT, is_secret, read_details
 from gpumon.host.process_host import Details
-from gpumon.model.processes import Workload
+from gpumon.model.processes import ProcessId, Workload
 from tests import build, lives
 from tests.command import run_program
 from tests.host import programs
@@ -129,10 +129,54 @@ def test_a_wait_channel_is_told_in_state_d_only(
     assert told_of_fake(fake, state="S", wait_channel=channel).wait_channel is None
 
 
-def test_a_process_that_is_ending_says_what_is_gone(tmp_path: Path) -> None:
-    details = told_of_fake(FakeProc(tmp_path), state="D", flags=0x4)
-    assert details.environment is None
+@pytest.mark.parametrize("state", ["R", "D"])
+@pytest.mark.parametrize("environ", [None, b"", b"SEED=1\0"])
+def test_a_process_that_is_ending_says_what_is_gone(
+    tmp_path: Path, state: str, environ: bytes | None
+) -> None:
+    fake = FakeProc(tmp_path)
+    fake.add(20)
+    if environ is not None:
+        (fake.root / "20/environ").write_bytes(environ)
+    details = told_of_fake(fake, state=state, flags=0x4)
+    # The environment was read in the moment before, or it was not asked for.
+    assert details.environment == ((("SEED", "1"),) if state == "R" and environ else None)
+    assert details.devices is None
     assert details.unreadable == ("It is ending: its command and environment are gone already.",)
+
+
+WHOLE = Details(
+    ProcessId(20, 1),
+    command=("python", "x.py"),
+    executable="/usr/bin/python",
+    cwd="/home/ann",
+    environment=(("SEED", "1"),),
+    devices=("/dev/nvidia0",),
+)
+ENDING = Details(WHOLE.id, unreadable=("It is ending.",))
+SHOWN = "What it had before is shown."
+
+
+@pytest.mark.parametrize(
+    ("now", "known_then"),
+    [
+        (ENDING, {**msgspec.structs.asdict(WHOLE), "unreadable": ("It is ending.", SHOWN)}),
+        (
+            msgspec.structs.replace(WHOLE, environment=None, state="R"),
+            {**msgspec.structs.asdict(WHOLE), "state": "R", "unreadable": (SHOWN,)},
+        ),
+        (msgspec.structs.replace(WHOLE, environment=(), devices=()), None),
+        (Details(WHOLE.id, command=("other",), unreadable=("It is readable by root only.",)), None),
+    ],
+    ids=["ending", "only its environment is lost", "emptied", "another program"],
+)
+def test_what_cannot_be_read_any_more_is_as_it_was_before(
+    now: Details, known_then: dict[str, Any] | None
+) -> None:
+    assert now.after(WHOLE) == (now if known_then is None else Details(**known_then))
+    assert now.after(None) == now
+    # Asked again and again, it says so once.
+    assert now.after(now.after(WHOLE)) == now.after(WHOLE)
 
 
 def test_a_zombie_says_that_nothing_is_left() -> None:

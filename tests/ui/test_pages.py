@@ -236,6 +236,18 @@ async def test_no_second_read_starts_while_one_hangs(busy_host: Told) -> None:
 
 
 @pytest.mark.usefixtures("often_updated")
+async def test_what_an_ending_process_had_stays_on_its_page() -> None:
+    host = Told(looked())
+    async with page_of(words="/home/ann", host=host) as (app, pilot, _):
+        host.answer = Details(ANN.id, unreadable=("It is ending.",))
+        await shown(pilot, "What it had before is shown.")
+        assert "/home/ann" in text(app)
+        host.answer = None
+        await shown(pilot, "Ended at")
+        assert "/home/ann" in text(app)
+
+
+@pytest.mark.usefixtures("often_updated")
 async def test_the_page_shows_the_details_of_a_real_process(
     family: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,6 +356,20 @@ async def test_no_end_is_requested_for_an_ended_process() -> None:
         assert host.looks == looks
         assert app.asked == []
         await shown(pilot, "41233 has ended already")
+
+
+@pytest.mark.usefixtures("often_updated")
+@pytest.mark.parametrize(
+    ("threads", "said"), [(1, "it has ended."), (2, "it is still running, on no GPU.")]
+)
+async def test_a_process_is_called_ended_once_all_its_threads_are(threads: int, said: str) -> None:
+    history, host = history_of(ANN), Told(looked())
+    async with page_of(words="/home/ann", history=history, host=host) as (_, pilot, screen):
+        history.add(at(1))
+        screen.rebuild()
+        await shown(pilot, "it is still running, on no GPU.")
+        host.answer = Details(ANN.id, state="Z", threads=threads, unreadable=("A zombie.",))
+        await shown(pilot, "A zombie.", said)
 
 
 @pytest.mark.usefixtures("often_updated")

@@ -245,9 +245,12 @@ class ProcessScreen(PageScreen):
             return f"Ended at {at}; these are its last values."
         if self._gone_at is None:
             return ""
-        alive = self._alive_at is not None and self._alive_at >= self._gone_at
-        still = "it is still running, on no GPU" if alive else "it may have ended"
-        return self.gone_text(f"Not in any GPU's process list since {{since}}: {still}.")
+        state = "it may have ended"
+        if self._details is not None and self._details.ended:
+            state = "it has ended"
+        elif self._alive_at is not None and self._alive_at >= self._gone_at:
+            state = "it is still running, on no GPU"
+        return self.gone_text(f"Not in any GPU's process list since {{since}}: {state}.")
 
     def state_help(self) -> list[HelpSection]:
         """See ``PaintedScreen.state_help``."""
@@ -296,7 +299,7 @@ class ProcessScreen(PageScreen):
         if details is None:
             self._ended_at = now
         else:
-            self._alive_at, self._details = now, details
+            self._alive_at, self._details = now, details.after(self._details)
             self._process = self._process if self._listed else _unlisted(details)
         self.rebuild()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import time
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from msgspec import Struct
 from gpumon.allocations.host_lists import expand_hosts
 from gpumon.allocations.slurm import NO_SUCH_JOB, scontrol
 from gpumon.allocations.slurm_output import jobs_of_json, jobs_of_text
+from gpumon.model.allocations import is_slurm_job
 from gpumon.text.formatting import printable, shortened
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 PATIENCE = 25.0
 """Seconds. ``scontrol`` itself gives up after 10 to 20 s when the controller does not answer."""
-_NAME = re.compile(r"[0-9]{1,10}(?:[_+][0-9]{1,10})?", re.ASCII)
 _SHOWN = 60
 """Characters that are shown of what somebody else wrote."""
 
@@ -51,7 +50,7 @@ def hosts_of_job(
     Raises:
         JobHostsError: It has no hosts, or they are not known.
     """
-    if not _NAME.fullmatch(name):
+    if not is_slurm_job(name):
         raise JobHostsError(
             f"{printable(shortened(name, _SHOWN))!r} is not a Slurm job number: write one such as"
             " slurm:88123, slurm:88123_4 or slurm:88123+1."

@@ -32,7 +32,7 @@ _LONGEST = 320
 _FORBIDDEN = frozenset("'\"`$\\;&<>|(){}[]*?!~,#")
 """Characters that OpenSSH refuses, or that a shell, a pattern or this list gives a meaning."""
 _RANGES = re.compile(r"\[([^\[\]]*)\]")
-_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
+_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _SHOWN = 60
 
 

@@ -283,4 +283,4 @@ def _is_same_process(name: str, owner: _Owner) -> bool:
 
 def _number(cell: str) -> int | None:
     text = cell.strip()
-    return int(text) if re.fullmatch(r"[0-9]{1,15}", text, re.ASCII) else None
+    return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else None

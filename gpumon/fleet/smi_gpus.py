@@ -48,7 +48,7 @@ _BUS = re.compile(
 _UUID = re.compile(r"GPU-[0-9a-f]{8}-", re.ASCII | re.IGNORECASE)
 _SEPARATOR = re.compile(r",(?: |$)")
 """What nvidia-smi writes between cells. A comma without a space is part of one, as in ``25,02``."""
-_DECIMAL_COMMA = re.compile(r"(-?[0-9]+),([0-9]+)", re.ASCII)
+_DECIMAL_COMMA = re.compile(r"(-?[0-9]+),([0-9]+)")
 _NUMBER_IN_MESSAGE = re.compile(
     # Not the domain of a bus id, as in GPU0000:02:00.0.
     r"\bGPU\s*#?([0-9]{1,2})(?=:(?![0-9A-F]{2}:[0-9A-F]{2}\.)|\s+(?:is|has|fell|needs|requires)\b)",
@@ -440,5 +440,5 @@ def _bus(text: str) -> _BusId | None:
 
 
 def _index(text: str) -> int | None:
-    match = re.fullmatch(r"[0-9]{1,3}", text, re.ASCII)
+    match = re.fullmatch(r"[0-9]{1,3}", text)
     return int(text) if match is not None and int(text) < _MOST_GPUS else None

@@ -24,6 +24,13 @@ KUBERNETES = "kubernetes"
 """``Allocation.scheduler`` of Slurm's jobs, of IBM Spectrum LSF's, and of pods."""
 
 
+def is_slurm_job(text: str) -> bool:
+    """Whether it is the number of a Slurm job, or with ``_4`` or ``+1`` that of a part of one."""
+    import re
+
+    return re.fullmatch(r"[0-9]{1,10}(?:[_+][0-9]{1,10})?", text) is not None
+
+
 class Allocation(Struct, frozen=True, gc=False, array_like=True):
     """GPUs of this machine that a scheduler has given to a job.
 

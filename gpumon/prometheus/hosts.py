@@ -111,7 +111,7 @@ def _order(reading: HostReading) -> list[tuple[int, str, GpuReading]]:
 
 def _index(gpu: GpuReading) -> float:
     text = gpu.labels.gpu
-    if re.fullmatch(r"[0-9]{1,4}", text, re.ASCII):
+    if re.fullmatch(r"[0-9]{1,4}", text):
         return int(text)
     index = gpu.value("index")
     return _NO_INDEX if index is None or index > _MOST_INDEX else index

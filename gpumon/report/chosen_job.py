@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
-
 from msgspec import Struct
 
-_NAME = re.compile(r"[0-9]{1,10}(?:[_+][0-9]{1,10})?", re.ASCII)
+from gpumon.model.allocations import is_slurm_job
+
 _PART_SIGNS = ("_", "+")
 
 CHOSEN = "chosen job"
@@ -35,4 +34,4 @@ class ChosenJob(Struct, frozen=True):
 
 def chosen_job(text: str) -> ChosenJob | None:
     """The job of a number, or of a part's name; ``None`` for any other text."""
-    return ChosenJob(text) if _NAME.fullmatch(text) else None
+    return ChosenJob(text) if is_slurm_job(text) else None

@@ -275,6 +275,22 @@ def test_no_file_makes_it_fail(data: bytes) -> None:
         assert names.named(PODMAN, 0.0) == PODMAN
 
 
+def test_a_name_that_a_list_lacks_is_looked_for_once_a_minute(
+    root: Path, names: ContainerNames
+) -> None:
+    pod = Container("containerd", ID, pod=POD)
+    listed, logs = store(root) / "containers.json", root / "var/log/pods"
+    listed.write_text(stored("another", OTHER_ID))
+    logs.mkdir(parents=True)
+    assert (names.named(PODMAN, 0.0), names.named(pod, 0.0)) == (PODMAN, pod)
+    listed.write_text(stored("trainer"))
+    (logs / f"ml_train-0_{POD}").mkdir()
+    early = RETRY_SECONDS - 1
+    assert (names.named(PODMAN, early), names.named(pod, early)) == (PODMAN, pod)
+    assert names.named(PODMAN, RETRY_SECONDS).name == "trainer"
+    assert names.named(pod, RETRY_SECONDS).pod == "train-0"
+
+
 def test_the_kubelets_log_folder_names_a_pod(root: Path, names: ContainerNames) -> None:
     logs = root / "var/log/pods"
     (logs / f"ml_train-0_{POD}").mkdir(parents=True)

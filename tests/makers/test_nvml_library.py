@@ -346,6 +346,18 @@ def test_a_lost_card_leaves_the_xids_of_the_others_at_once(listening: Listening)
     assert not waiting.pauses
 
 
+def test_an_xid_that_comes_between_two_registrations_is_told(listening: Listening) -> None:
+    room, waiting = listening(2)
+
+    def creating(*arguments: object) -> int:
+        room.card.xid(48)
+        return create(*arguments)
+
+    create = replace_function(room, "nvmlEventSetCreate", creating)
+    waiting.watcher.watch(dict([*waiting.gpus().items()][:1]))
+    wait_until(lambda: waiting.is_told(48, "GPU-0"))
+
+
 def test_lost_cards_alone_are_not_waited_for_in_a_hurry(listening: Listening) -> None:
     room, waiting = listening()
     room.card.lost = True

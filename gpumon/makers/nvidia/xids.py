@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 THREAD = "gpumon-xid"
 
 _WAIT_MILLISECONDS = 500
+_ANSWERS = frozenset((int(pynvml.NVML_SUCCESS), int(pynvml.NVML_ERROR_GPU_IS_LOST)))
+"""Codes of a set that can be waited for."""
 _PAUSE_SECONDS = 5.0
 
 _PAST_KEPT = 8
@@ -232,6 +234,7 @@ class EventXidWatcher:
             self._take_library()
         events: Any = None
         gpus: dict[int, str] = {}
+        listened = gpus
         registered, refusals, code = 0, 0, int(pynvml.NVML_SUCCESS)
         while not self._stopped.is_set():
             before = registered
@@ -244,15 +247,17 @@ class EventXidWatcher:
                 continue
             registered = self._register(gpus, newer)
             # Not before the new set is registered, so that no event in between is lost.
+            if events is not None and code in _ANSWERS:
+                self._take_rest(listened, events)
             self._free(events)
-            events = newer
+            events, listened = newer, gpus
             if code == pynvml.NVML_ERROR_GPU_IS_LOST and registered == before:
                 # The lost GPU can still be registered: waiting for it would return at once.
                 self._wait(self._stopped, _WAIT_MILLISECONDS / 1000)
             refused = len(gpus) - registered
             again_in = pause_after(refusals, answered=False) if refused else math.inf
             code = self._wait_for(events, gpus, registered, again_in)
-            if code not in {pynvml.NVML_SUCCESS, pynvml.NVML_ERROR_GPU_IS_LOST}:
+            if code not in _ANSWERS:
                 self._wait(self._stopped, _PAUSE_SECONDS)
         self._free(events)
         c_function("nvmlShutdown")()
@@ -292,6 +297,16 @@ class EventXidWatcher:
                 if error.value != pynvml.NVML_ERROR_TIMEOUT:
                     return error.value
         return pynvml.NVML_SUCCESS
+
+    def _take_rest(self, gpus: dict[int, str], events: Any) -> None:
+        """Receive what has arrived in a set by now.
+
+        What the next set has too is received again, and counts once as long as no sample is taken
+        between the two.
+        """
+        with suppress(pynvml.NVMLError):
+            for _ in range(_ARRIVED_KEPT):
+                self._take(gpus, pynvml.nvmlEventSetWait_v2(events, 0))
 
     def _take(self, gpus: dict[int, str], data: Any) -> None:
         uuid = gpus.get(ctypes.cast(data.device, ctypes.c_void_p).value or 0)
